@@ -1,0 +1,149 @@
+// Copyright The otelcol-serving Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+)
+
+// simulate runs the command on its own, as the root command would.
+func simulate(ctx context.Context, args ...string) (result, error) {
+	var out, errs bytes.Buffer
+	cmd := newSimulate(stdio{out: &out, err: &errs})
+	cmd.SetArgs(args)
+	cmd.SetOut(&out)
+	cmd.SetErr(&errs)
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	err := cmd.ExecuteContext(ctx)
+	return result{out: out.String(), err: errs.String()}, err
+}
+
+func TestSimulateFile(t *testing.T) {
+	dir := t.TempDir()
+	spans, truth := filepath.Join(dir, "spans.jsonl"), filepath.Join(dir, "truth.jsonl")
+	args := []string{"--engines", "2", "--load", "0.9", "--duration", "65s", "--start", "2026-01-02T15:04:03Z", "--workload", "azure-conv", "--arrivals", "trace", "--out", spans, "--truth", truth}
+	r, err := simulate(t.Context(), args...)
+	require.NoError(t, err)
+	assert.Regexp(t, `^v0-default, 2 engine\(s\), load 0\.90 of [\d.]+ requests/s and \d+ output tokens/s
+simulated 1m5s: \d+ requests arrived, \d+ finished, 0 aborted; (\d+) of \d+ spans sent
+$`, r.out)
+
+	data, err := os.ReadFile(spans)
+	require.NoError(t, err)
+	n := 0
+	lines := bufio.NewScanner(bytes.NewReader(data))
+	lines.Buffer(nil, 1<<22)
+	for lines.Scan() {
+		td, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(lines.Bytes())
+		require.NoError(t, err)
+		n += td.SpanCount()
+	}
+	require.NoError(t, lines.Err())
+	assert.Greater(t, n, 300)
+
+	f, err := os.Open(truth)
+	require.NoError(t, err)
+	defer f.Close()
+	for decoder, i := json.NewDecoder(f), 0; decoder.More(); i++ {
+		var line truthLine
+		require.NoError(t, decoder.Decode(&line))
+		assert.Equal(t, i%2, line.Engine)
+		assert.Equal(t, time.Date(2026, 1, 2, 15, 4, 10*(i/2+1), 0, time.UTC), line.Start)
+		assert.InDelta(t, 10, line.Idle+line.Prefill+line.Decode+line.Mixed+line.ExecuteHost+line.Scheduler+line.HostOther, 1e-6)
+		assert.Positive(t, line.OutputTokens)
+		require.Less(t, i, 10, "five windows lie within the run")
+	}
+
+	// The same again.
+	args[len(args)-3] = filepath.Join(dir, "again.jsonl")
+	_, err = simulate(t.Context(), args...)
+	require.NoError(t, err)
+	again, err := os.ReadFile(args[len(args)-3])
+	require.NoError(t, err)
+	assert.Equal(t, data, again)
+}
+
+func TestSimulateSends(t *testing.T) {
+	var mu sync.Mutex
+	spans, latest := 0, time.Time{}
+	grpc, http := serve(t, nil, func(td ptrace.Traces) error {
+		mu.Lock()
+		defer mu.Unlock()
+		spans += td.SpanCount()
+		for _, rs := range td.ResourceSpans().All() {
+			for _, ss := range rs.ScopeSpans().All() {
+				for _, s := range ss.Spans().All() {
+					if end := s.EndTimestamp().AsTime(); end.After(latest) {
+						latest = end
+					}
+				}
+			}
+		}
+		return nil
+	})
+	begin := time.Now()
+	_, err := simulate(t.Context(), "--engine", "v1", "--endpoint", grpc, "--duration", "60s", "--speed", "100", "--truth", "-", "--truth-window", "20s")
+	require.NoError(t, err)
+	assert.Greater(t, time.Since(begin), 600*time.Millisecond)
+	assert.Greater(t, spans, 400)
+	assert.False(t, latest.After(time.Now()), "no span of the future")
+	assert.WithinDuration(t, time.Now(), latest, 5*time.Second)
+
+	spans = 0
+	_, err = simulate(t.Context(), "--protocol", "http", "--endpoint", "http://"+http, "--duration", "30s", "--speed", "0")
+	require.NoError(t, err)
+	assert.Greater(t, spans, 50)
+}
+
+func TestSimulateErrors(t *testing.T) {
+	for want, args := range map[string][]string{
+		"unknown engine":       {"--engine", "x"},
+		"unknown workload":     {"--workload", "x"},
+		"use --engine v1-long": {"--workload", "mooncake"},
+		"need a recorded":      {"--arrivals", "trace"},
+		"--load must":          {"--load", "-1"},
+		"--speed must":         {"--speed", "nan"},
+		"--duration must":      {"--duration", "0s"},
+		"--truth-window must":  {"--truth-window", "1us"},
+		"--start must":         {"--start", "yesterday"},
+		"leave one out":        {"--out", "x", "--endpoint", "localhost:1"},
+		"0 engines":            {"--engines", "0"},
+		"sampling":             {"--sampling", "0"},
+		"--protocol must":      {"--protocol", "x"},
+		"no such file":         {"--out", filepath.Join("none", "x")},
+		"unknown command":      {"x"},
+	} {
+		r, err := simulate(t.Context(), args...)
+		require.ErrorContains(t, err, want)
+		assert.Empty(t, r.out)
+		if exit := (*exitError)(nil); errors.As(err, &exit) {
+			assert.Equal(t, exitUsage, exit.code)
+		}
+	}
+	// A peer that is not there is a failure, and a signal is a signal.
+	_, err := simulate(t.Context(), "--endpoint", "127.0.0.1:1", "--speed", "0", "--retry-time", "0")
+	exit := (*exitError)(nil)
+	require.ErrorAs(t, err, &exit)
+	assert.Equal(t, exitFailed, exit.code)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(&signalError{syscall.SIGTERM})
+	_, err = simulate(ctx, "--endpoint", "127.0.0.1:1")
+	stopped := (*signalError)(nil)
+	require.ErrorAs(t, err, &stopped)
+	assert.Equal(t, 143, stopped.code())
+}
