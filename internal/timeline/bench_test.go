@@ -1,0 +1,120 @@
+// Copyright The otelcol-serving Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package timeline
+
+// What it costs.
+
+import (
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/assert"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/otelcol-serving/otelcol-serving/internal/llmrequest"
+)
+
+func timestampOf(n int) pcommon.Timestamp { return pcommon.Timestamp(n) }
+
+const recordBytes = int(unsafe.Sizeof(record{}) + unsafe.Sizeof(prefillEntry{}))
+
+// loaded is one engine's requests at a load, repeated in time by BenchmarkAdd.
+func loaded(tb testing.TB, name string, w workload, load float64) []llmrequest.Request {
+	tb.Helper()
+	m := modelOf(name)
+	c, _ := capacityOf(m, w)
+	return m.spans(m.run(3, w, c*load, 600, 1e9), 3, 5, 0)
+}
+
+func benchmarkAdd(b *testing.B, name string, w workload, load float64) {
+	reqs := loaded(b, name, w, load)
+	span := reqs[len(reqs)-1].Start - reqs[0].Start
+	t := New(Config{MaxNumSeqs: 128})
+	round, windows := 0, 0
+	count := func(*Window) { windows++ }
+	add := func(i int) {
+		r := reqs[i%len(reqs)]
+		r.Start += span * timestampOf(round)
+		r.End += span * timestampOf(round)
+		t.Add(&r)
+		t.Drain(count)
+	}
+	for i := range reqs {
+		add(i)
+	}
+	round = 1
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := 0; i < b.N; i++ {
+		if i > 0 && i%len(reqs) == 0 {
+			round++
+		}
+		add(i)
+	}
+	b.StopTimer()
+	total, requests := t.Memory()
+	b.ReportMetric(float64(t.Retained()), "retained")
+	b.ReportMetric(float64(requests), "B-requests")
+	b.ReportMetric(float64(total-requests), "B-fixed")
+	b.ReportMetric(float64(b.N)/float64(max(windows, 1)), "req/window")
+}
+
+func BenchmarkAdd(b *testing.B) {
+	for _, name := range []string{"default", "async", "chunked", "v1"} {
+		for _, load := range []float64{0.2, 0.8, 1.0} {
+			b.Run(name+"/chat/"+map[float64]string{0.2: "20%", 0.8: "80%", 1.0: "100%"}[load], func(b *testing.B) {
+				benchmarkAdd(b, name, chat, load)
+			})
+		}
+		b.Run(name+"/long/80%", func(b *testing.B) { benchmarkAdd(b, name, long, 0.8) })
+	}
+}
+
+func TestNoAllocationPerRequest(t *testing.T) {
+	reqs := loaded(t, "default", chat, 0.8)
+	tl := New(Config{})
+	i := 0
+	next := func() {
+		r := reqs[i%len(reqs)]
+		shift := timestampOf(i/len(reqs)) * 700e9
+		r.Start, r.End = r.Start+shift, r.End+shift
+		tl.Add(&r)
+		i++
+	}
+	drop, peak := func(*Window) {}, 0
+	for i < 2*len(reqs) {
+		next()
+		tl.Drain(drop)
+		peak = max(peak, tl.Retained())
+	}
+	perRequest := testing.AllocsPerRun(len(reqs), func() {
+		next()
+		tl.Drain(drop)
+	})
+	assert.Less(t, perRequest, 0.02)
+	_, bytes := tl.Memory()
+	assert.LessOrEqual(t, recordBytes, 64)
+	// Slices grow by a quarter beyond the most they ever held, and double when small.
+	assert.LessOrEqual(t, bytes, 3*64*peak)
+}
+
+func TestCostPerRequest(t *testing.T) {
+	reqs := loaded(t, "default", chat, 0.8)
+	best := time.Duration(1 << 62)
+	for range 5 {
+		tl := New(Config{})
+		n := 0
+		start := time.Now()
+		for i := range reqs {
+			tl.Add(&reqs[i])
+			tl.Drain(func(*Window) { n++ })
+		}
+		best = min(best, time.Since(start)/time.Duration(len(reqs)))
+		assert.Positive(t, n)
+	}
+	t.Logf("%v per request", best)
+	assert.Less(t, best, 5*time.Microsecond, "five times the budget: the machine may be busy")
+}

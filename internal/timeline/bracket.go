@@ -1,0 +1,177 @@
+// Copyright The otelcol-serving Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package timeline
+
+// The safe bracket of device utilisation: what no arrangement of the device's activity that
+// agrees with the spans can get below or above.
+//
+// With B(t) the device's busy time up to t, a request that ran from s to e with forward time F
+// proves B(e) - B(s) >= F, and, for a forward pass runs neither in the scheduler nor in the host's
+// part of the executor, B(e) - B(s) <= L - S - (E - F). Between neighbouring moments B grows by 0
+// up to the time some request ran. An engine that runs prompts in steps of their own held the
+// request up meanwhile: the prompts' forward time, at least, comes on top of F. These are difference constraints: the extremes of B over the
+// window are shortest paths between its edges.
+
+import (
+	"math"
+	"slices"
+	"unsafe"
+)
+
+type bracket struct {
+	c      []constraint
+	points []int64
+	cap    []float64 // of the segment after each point
+	dist   []float64
+	ending []int32 // first constraint that ends at a point
+	scores []float64
+}
+
+type constraint struct {
+	a, b   int64
+	lo, hi float64
+	s, e   int32
+	next   int32 // constraint with the same end
+	score  float64
+}
+
+func (k *bracket) memory() int {
+	return cap(k.c)*int(unsafe.Sizeof(constraint{})) + (cap(k.points)+cap(k.cap)+cap(k.dist)+cap(k.scores))*8 + cap(k.ending)*4
+}
+
+// A window takes up to minConstraints + the requests that ended in it, and maxConstraints, so that
+// the work per request is bounded. Leaving some out only widens the bracket.
+const (
+	minConstraints = 12
+	maxConstraints = 64
+)
+
+func (k *bracket) reset() { k.c = k.c[:0] }
+
+func (k *bracket) add(r *record, w0, w1 int64, blocked float64) {
+	l := float64(r.re-r.rs) / sec
+	c := constraint{a: r.rs, b: r.re, lo: float64(r.forward) + blocked, hi: l}
+	if r.has(hasScheduler) {
+		c.hi -= float64(r.scheduler)
+	}
+	if r.has(hasExecute) {
+		c.hi -= max(0, float64(r.execute-r.forward))
+	}
+	c.lo = min(c.lo, c.hi)
+	// What it says of the window at least: the longer outside, the less.
+	c.score = l - float64(min(r.re, w1)-max(r.rs, w0))/sec
+	k.c = append(k.c, c)
+}
+
+// solve returns the least and the most of the busy time in [w0, w1), s. occupied is the union of
+// the running times in the window, in which so many requests ended. It is not sound when the constraints contradict each other.
+func (k *bracket) solve(w0, w1 int64, occupied []span, ended int) (lo, hi float64, sound bool) {
+	if limit := min(minConstraints+ended, maxConstraints); len(k.c) > limit {
+		k.scores = k.scores[:0]
+		for i := range k.c {
+			k.scores = append(k.scores, k.c[i].score)
+		}
+		slices.Sort(k.scores)
+		worst := k.scores[limit-1]
+		n := 0
+		for i := range k.c {
+			if k.c[i].score <= worst && n < limit {
+				k.c[n] = k.c[i]
+				n++
+			}
+		}
+		k.c = k.c[:n]
+	}
+	k.points = append(k.points[:0], w0, w1)
+	for i := range k.c {
+		k.points = append(k.points, k.c[i].a, k.c[i].b)
+	}
+	slices.Sort(k.points)
+	k.points = slices.Compact(k.points)
+	n := len(k.points)
+	at := func(ns int64) int32 {
+		i, _ := slices.BinarySearch(k.points, ns)
+		return int32(i) //nolint:gosec // a few hundred
+	}
+	// The requests come sorted by start; by end they are chained per point.
+	k.ending = k.ending[:0]
+	for range n {
+		k.ending = append(k.ending, -1)
+	}
+	for i := range k.c {
+		c := &k.c[i]
+		c.s, c.e = at(c.a), at(c.b)
+		c.next = k.ending[c.e]
+		k.ending[c.e] = int32(i) //nolint:gosec // a few hundred
+	}
+	k.cap = k.cap[:0]
+	o := 0
+	for i := range n - 1 {
+		a, b := k.points[i], k.points[i+1]
+		c := float64(b-a) / sec
+		if a >= w0 && b <= w1 {
+			c = 0
+			for o < len(occupied) && occupied[o].b <= a {
+				o++
+			}
+			for j := o; j < len(occupied) && occupied[j].a < b; j++ {
+				c += float64(min(b, occupied[j].b)-max(a, occupied[j].a)) / sec
+			}
+		}
+		k.cap = append(k.cap, c)
+	}
+	i0, i1 := at(w0), at(w1)
+	up, ok1 := k.path(i0, i1)
+	down, ok2 := k.path(i1, i0)
+	return max(0, -down), up, ok1 && ok2
+}
+
+// path is the shortest distance from a point to another. Stopped early it is too long, which
+// widens the bracket and is safe.
+func (k *bracket) path(from, to int32) (float64, bool) {
+	n := len(k.points)
+	k.dist = k.dist[:0]
+	for range n {
+		k.dist = append(k.dist, math.Inf(1))
+	}
+	d := k.dist
+	d[from] = 0
+	const eps = 1e-7
+	for range 24 {
+		changed := false
+		// Forward: along the time, and from start to end of a request.
+		j := 0
+		for i := range n {
+			if i > 0 {
+				if x := d[i-1] + k.cap[i-1]; x < d[i]-eps {
+					d[i], changed = x, true
+				}
+			}
+			for ; j < len(k.c) && int(k.c[j].s) == i; j++ {
+				if x := d[i] + k.c[j].hi; x < d[k.c[j].e]-eps {
+					d[k.c[j].e], changed = x, true
+				}
+			}
+		}
+		// Backward.
+		for i := n - 1; i >= 0; i-- {
+			if i < n-1 && d[i+1] < d[i]-eps {
+				d[i], changed = d[i+1], true
+			}
+			for j := k.ending[i]; j >= 0; j = k.c[j].next {
+				c := &k.c[j]
+				if x := d[i] - c.lo; x < d[c.s]-eps {
+					d[c.s], changed = x, true
+				}
+			}
+		}
+		if d[from] < -1e-4 {
+			return d[to], false
+		}
+		if !changed {
+			break
+		}
+	}
+	return d[to], true
+}

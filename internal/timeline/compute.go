@@ -1,0 +1,404 @@
+// Copyright The otelcol-serving Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package timeline
+
+// One window: the sweep over what ran and waited, and the figures that follow from it.
+
+import (
+	"math"
+	"slices"
+	"time"
+	"unsafe"
+)
+
+// scratch is memory that compute uses again and again.
+type scratch struct {
+	spans        []span
+	occupied     []span
+	waiting      []span
+	starts, ends []int64
+	qStarts      []int64
+	qEnds        []int64
+	ran          []int32
+	firsts       []int64
+	shares       shares
+}
+
+func (s *scratch) memory() int {
+	return (cap(s.spans)+cap(s.occupied)+cap(s.waiting))*int(unsafe.Sizeof(span{})) +
+		(cap(s.starts)+cap(s.ends)+cap(s.qStarts)+cap(s.qEnds)+cap(s.firsts))*8 + cap(s.ran)*4
+}
+
+// tokenRate is n tokens spread evenly over [a, b), as far as that is in [w0, w1).
+func tokenRate(n float64, a, b, w0, w1 int64) float64 {
+	if b <= a {
+		if a >= w0 && a < w1 {
+			return n
+		}
+		return 0
+	}
+	lo, hi := max(a, w0), min(b, w1)
+	if hi <= lo {
+		return 0
+	}
+	return n * float64(hi-lo) / float64(b-a)
+}
+
+// minCompleteness is the completeness below which states and device figures are withheld.
+const minCompleteness = 0.8
+
+// compute fills w for [w0, w1) and lets go of the records that no later window needs. Ends have
+// been seen up to seen.
+func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
+	s := &t.scratch
+	s.occupied, s.waiting = s.occupied[:0], s.waiting[:0]
+	s.starts, s.ends, s.qStarts, s.qEnds = s.starts[:0], s.ends[:0], s.qStarts[:0], s.qEnds[:0]
+	dev := &t.device
+	dev.law = &t.law
+	dev.begin(&t.mask, &t.batches)
+	t.bracket.reset()
+
+	var (
+		running, waiting           float64 // ns, weighted
+		runBase, waitBase          int     // at w0
+		requests                   float64
+		inTokens, outTokens        float64
+		hasIns, hasOuts, queueless bool
+		clocked, ran               int
+		rounded                    roundedCount
+	)
+	s.ran, s.firsts = s.ran[:0], s.firsts[:0]
+	s.shares.begin(w1 - w0)
+	n := 0
+	for i := range t.main {
+		r := &t.main[i]
+		if r.re <= w0 {
+			continue // no longer needed
+		}
+		if n != i {
+			t.main[n] = *r
+			r = &t.main[n]
+		}
+		q := r.rs
+		if r.queue > 0 {
+			q = r.arrival()
+		}
+		if q < w1 {
+			weight := r.weight()
+			if r.flags&hasQueue == 0 {
+				queueless = true
+			} else if a, b := max(q, w0), min(r.rs, w1); a < b {
+				waiting += float64(b-a) * weight
+				s.waiting = append(s.waiting, span{a, b})
+				if q < w0 {
+					waitBase++
+				} else {
+					s.qStarts = append(s.qStarts, q)
+				}
+				if r.rs < w1 {
+					s.qEnds = append(s.qEnds, r.rs)
+				}
+			}
+			if a, b := max(r.rs, w0), min(r.re, w1); a < b {
+				running += float64(b-a) * weight
+				if k := len(s.occupied) - 1; k >= 0 && a <= s.occupied[k].b {
+					s.occupied[k].b = max(s.occupied[k].b, b)
+				} else {
+					s.occupied = append(s.occupied, span{a, b})
+				}
+				if r.rs < w0 {
+					runBase++
+				} else {
+					s.starts = append(s.starts, r.rs)
+				}
+				if r.re < w1 {
+					s.ends = append(s.ends, r.re)
+				}
+				ran++
+				if r.has(stepClock | hasFirst) {
+					clocked++
+					if f := r.first(); f >= w0 && f < w1 {
+						s.firsts = append(s.firsts, f)
+					}
+				}
+				l := float64(r.re-r.rs) / sec
+				s.shares.add(a-w0, b-w0, l*locality(l))
+				s.ran = append(s.ran, int32(n)) //nolint:gosec // below MaxRequests
+			}
+			if r.re >= w0 && r.re < w1 {
+				requests += weight
+				rounded.add(r)
+			}
+			if r.has(hasOut) && r.out > 0 {
+				hasOuts = true
+				if r.has(hasFirst) {
+					f := r.first()
+					outTokens += weight * (tokenRate(1, f, f, w0, w1) + tokenRate(float64(r.out)-1, f, r.re, w0, w1))
+				} else {
+					outTokens += weight * tokenRate(float64(r.out), r.rs, r.re, w0, w1)
+				}
+			}
+			if r.has(hasIn) {
+				hasIns = true
+				b := r.re
+				if r.has(hasFirst) {
+					b = r.first()
+				}
+				inTokens += weight * tokenRate(float64(r.in), r.rs, b, w0, w1)
+			}
+		}
+		n++
+	}
+	t.main = t.main[:n]
+
+	// The second look, with every moment of the window given the same weight in all.
+	var bins [historyPerWindow]float64
+	s.shares.end(&bins)
+	t.batches.add(w0, w1, &bins)
+	for _, i := range s.ran {
+		r := &t.main[i]
+		l := float64(r.re-r.rs) / sec
+		blocked := dev.add(r, locality(l)*s.shares.of(max(r.rs, w0)-w0, min(r.re, w1)-w0), r.re < w1)
+		if r.has(hasForward) {
+			t.bracket.add(r, w0, w1, blocked)
+		}
+	}
+	w.Requests = int64(math.Round(requests))
+
+	// Completeness: what of a request running at a moment is expected to have ended since.
+	complete, completeWaiting := 1.0, 1.0
+	if seen != math.MaxInt64 {
+		complete, completeWaiting = 0, 0
+		const points = 5
+		for k := range points {
+			at := w0 + (w1-w0)*int64(2*k+1)/(2*points)
+			complete += t.lengths.seen(float64(seen-at)/sec) / points
+		}
+		completeWaiting = t.waits.seen()
+	}
+	w.Set(Completeness, complete)
+
+	p := t.cfg.SamplingProbability
+	thinned := t.shift > 0
+	scale := 1 / (max(complete, 0.05) * p)
+	length := float64(w1 - w0)
+	var occupied int64
+	for _, o := range s.occupied {
+		occupied += o.b - o.a
+	}
+	slices.Sort(s.ends)
+	w.Set(RunningMean, running/length*scale)
+	w.Set(RunningMax, float64(peak(runBase, s.starts, s.ends))*float64(uint32(1)<<t.shift)*scale)
+	occ := float64(occupied) / length
+	if p == 1 {
+		w.Set(Occupancy, occ)
+	}
+	if !queueless {
+		slices.Sort(s.qStarts)
+		scale := scale * max(complete, 0.05) / max(completeWaiting, 0.05)
+		w.Set(WaitingMean, waiting/length*scale)
+		w.Set(WaitingMax, float64(peak(waitBase, s.qStarts, s.qEnds))*float64(uint32(1)<<t.shift)*scale)
+		waited := unionByEnd(s.waiting)
+		if p == 1 {
+			w.Set(QueuePressure, float64(sum(s.waiting[waited:]))/length)
+		}
+		if 2*clocked > ran {
+			t.find.unattended(s.waiting[waited:], s.occupied, w0, w1, len(s.qEnds))
+		}
+	}
+	if hasIns || ran == 0 {
+		w.Set(InputThroughput, inTokens/length*sec*scale)
+	}
+	if hasOuts || ran == 0 {
+		w.Set(OutputThroughput, outTokens/length*sec*scale)
+	}
+
+	// The device, and what speaks against believing it.
+	est := dev.estimate(occupied, w0, w1, running/max(float64(occupied), 1), float64(len(s.starts)), s.ends)
+	t.find.rounded(rounded, w1-w0)
+	t.find.steps(s.ends, w1-w0, est.wall)
+	if 2*clocked > ran {
+		slices.Sort(s.firsts)
+		t.find.clock(s.starts, w1-w0, dev.minStep())
+		t.find.clock(s.firsts, w1-w0, dev.minStep())
+	} else {
+		t.find.clock(s.ends, w1-w0, dev.minStep())
+	}
+	t.find.fade(w1 - w0)
+	if t.find.mixed() {
+		w.Flags |= MixedEngines
+	}
+	if t.find.speculative() {
+		w.Flags |= SpeculativeDecoding
+	}
+	if t.find.isRounded() {
+		w.Flags |= RoundedTimestamps
+	}
+	if p < 1 || t.find.sampled() {
+		w.Flags |= Sampled
+	}
+	if thinned {
+		w.Flags |= Thinned
+	}
+	w.Mode = est.mode
+	if dev.async() && !w.Flags.Has(MixedEngines) && est.mode == ModeMasked {
+		w.Flags |= AsyncOutput
+	}
+	withheld := w.Flags&(MixedEngines|Sampled|Thinned) != 0 || complete < minCompleteness ||
+		w.Flags.Has(RoundedTimestamps) && est.mode == ModeMasked
+	if est.wall > 0 {
+		switch {
+		case est.step > 0 && !withheld:
+			w.Set(StepDuration, est.step)
+		case est.mode == ModeUnknown && w.Flags&(MixedEngines) == 0:
+			w.Set(StepDuration, est.wall)
+		}
+	}
+	t.states(w, est, occupied, w1-w0, withheld)
+	if est.ok && !withheld {
+		lo, hi, sound := t.bracket.solve(w0, w1, s.occupied, len(s.ends))
+		lo, hi = lo*sec/length, min(hi*sec/length+(1-complete)*(1-occ), 1)
+		if !sound {
+			// They prove nothing then but that the device rests while nothing runs.
+			w.Flags |= Contradiction
+			lo, hi = 0, min(occ+(1-complete)*(1-occ), 1)
+		}
+		if t.lengths.n < enough && occ > 0 {
+			hi = min(hi+1-occ, 1) // how long requests may run unseen is not known yet
+		}
+		est.busy = min(max(est.busy, lo), hi) // what the spans prove binds the estimate too
+		w.Set(DeviceLower, lo)
+		w.Set(DeviceUpper, hi)
+		w.Set(DeviceUtilization, est.busy)
+		if occ > 0 {
+			w.Set(DeviceWaitRatio, min(max(1-est.busy/occ, 0), 1))
+		}
+		if est.step > 0 {
+			w.Set(HostGap, est.gap)
+		}
+	}
+	t.capacity(w, occ, running/length/max(occ, 1e-9)*scale)
+}
+
+// states divides the window's time; est.busy and its parts are shares of the occupied time.
+func (t *Timeline) states(w *Window, est estimate, occupied, length int64, withheld bool) {
+	rest := length
+	take := func(s State, ns int64) {
+		ns = min(max(ns, 0), rest)
+		w.States[s] += time.Duration(ns)
+		rest -= ns
+	}
+	if c := w.Value(Completeness); c < minCompleteness || w.Flags.Has(Sampled) {
+		take(StateUnknown, rest)
+		return
+	}
+	take(StateIdle, length-occupied)
+	switch {
+	case withheld:
+		take(StateUnknown, rest)
+	case !est.ok:
+		take(StateOccupied, rest)
+	default:
+		take(StatePrefill, int64(est.prefill*sec))
+		take(StateDecode, int64(est.decode*sec))
+		take(StateScheduler, int64(est.scheduler*sec))
+		take(StateExecuteHost, int64(est.executeHost*sec))
+		take(StateHostOther, rest)
+	}
+}
+
+// peak is the highest count, from base at the start, of what starts and ends; both sorted.
+func peak(base int, starts, ends []int64) int {
+	best, c, e := base, base, 0
+	for _, s := range starts {
+		for e < len(ends) && ends[e] <= s {
+			c--
+			e++
+		}
+		c++
+		best = max(best, c)
+	}
+	return best
+}
+
+// unionByEnd makes spans, sorted by end, disjoint in place; the union is what starts at the
+// index returned, ascending.
+func unionByEnd(s []span) int {
+	k := len(s)
+	for i := len(s) - 1; i >= 0; i-- {
+		if k < len(s) && s[i].b >= s[k].a {
+			s[k].a = min(s[k].a, s[i].a)
+			continue
+		}
+		k--
+		s[k] = s[i]
+	}
+	return k
+}
+
+func sum(s []span) int64 {
+	var n int64
+	for _, x := range s {
+		n += x.b - x.a
+	}
+	return n
+}
+
+// shares divides every moment of a window among the requests that ran: each gets a part
+// proportional to its weight, so that crowded moments count no more than others.
+type shares struct {
+	bin  float64 // ns
+	step [shareBins + 1]float64
+	part [shareBins + 1]float64
+
+	count, countPart [shareBins + 1]float64
+	cum              [shareBins + 1]float64
+}
+
+const shareBins = 64
+
+func (s *shares) begin(window int64) {
+	s.bin = float64(window) / shareBins
+	s.step, s.part = [shareBins + 1]float64{}, [shareBins + 1]float64{}
+	s.count, s.countPart = [shareBins + 1]float64{}, [shareBins + 1]float64{}
+}
+
+// add gives [a, b), in ns from the window's start, a weight.
+func (s *shares) add(a, b int64, w float64) {
+	s.edge(a, w, 1)
+	s.edge(b, -w, -1)
+}
+
+func (s *shares) edge(at int64, w, n float64) {
+	x := float64(at) / s.bin
+	i := min(int(x), shareBins-1)
+	s.part[i] += w * (1 - (x - float64(i)))
+	s.step[i+1] += w
+	s.countPart[i] += n * (1 - (x - float64(i)))
+	s.count[i+1] += n
+}
+
+// end sums up the shares, and the request seconds into bins.
+func (s *shares) end(bins *[historyPerWindow]float64) {
+	level, count := 0.0, 0.0
+	for i := range shareBins {
+		level += s.step[i]
+		d := 0.0
+		if g := level + s.part[i]; g > 1e-12 {
+			d = s.bin / sec / g
+		}
+		s.cum[i+1] = s.cum[i] + d
+		count += s.count[i]
+		bins[i*historyPerWindow/shareBins] += (count + s.countPart[i]) * s.bin / sec
+	}
+}
+
+// of is the share, s, of a request with weight one that ran in [a, b).
+func (s *shares) of(a, b int64) float64 { return s.at(b) - s.at(a) }
+
+func (s *shares) at(ns int64) float64 {
+	x := float64(ns) / s.bin
+	i := min(int(x), shareBins-1)
+	return s.cum[i] + (s.cum[i+1]-s.cum[i])*(x-float64(i))
+}

@@ -1,0 +1,99 @@
+// Copyright The otelcol-serving Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package timeline
+
+// Recent running times as a decaying histogram: what grace and completeness follow from.
+
+import "math"
+
+const (
+	lengthsPerOctave = 8
+	lengthsMinExp    = -10 // the first bucket ends at 2^-10 s
+	lengthsBuckets   = 26 * lengthsPerOctave
+)
+
+// lengths holds counts and sums of running times in buckets of an eighth of an octave.
+type lengths struct {
+	count, sum [lengthsBuckets]float32
+	total, n   float64
+}
+
+func lengthsBucket(l float64) int {
+	if l <= 0 {
+		return 0
+	}
+	return min(max(int(math.Ceil((math.Log2(l)-lengthsMinExp)*lengthsPerOctave)), 0), lengthsBuckets-1)
+}
+
+func (h *lengths) add(l, weight float64) {
+	b := lengthsBucket(l)
+	h.count[b] += float32(weight)
+	h.sum[b] += float32(weight * l)
+	h.total += weight * l
+	h.n += weight
+}
+
+// decay multiplies everything by f.
+func (h *lengths) decay(f float64) {
+	h.total, h.n = 0, 0
+	for b := range h.count {
+		h.count[b] *= float32(f)
+		h.sum[b] *= float32(f)
+		h.n += float64(h.count[b])
+		h.total += float64(h.sum[b])
+	}
+}
+
+// quantile is the upper edge of the bucket that holds quantile q, s.
+func (h *lengths) quantile(q float64) float64 {
+	var c float64
+	for b := range h.count {
+		if c += float64(h.count[b]); c >= q*h.n {
+			return math.Exp2(float64(b)/lengthsPerOctave + lengthsMinExp)
+		}
+	}
+	return maxRun
+}
+
+// seen is the expected share of the running time at a moment that ends within age:
+// sum min(L, age) / sum L, as the residual life of a request running at a random moment has it.
+func (h *lengths) seen(age float64) float64 {
+	if h.total <= 0 {
+		return 1
+	}
+	if age <= 0 {
+		return 0
+	}
+	var s float64
+	b0 := lengthsBucket(age)
+	for b := range b0 {
+		s += float64(h.sum[b])
+	}
+	for b := b0; b < lengthsBuckets; b++ {
+		s += min(float64(h.sum[b]), age*float64(h.count[b]))
+	}
+	return min(1, s/h.total)
+}
+
+// waits is the share of the waiting time that has been seen when a window closes: of a request
+// that waits at some moment the rest of its queue and its run are still to come.
+type waits struct{ num, den float64 }
+
+func (s *waits) decay(f float64) {
+	s.num *= f
+	s.den *= f
+}
+
+// add takes a request that waited for queue and ran for l, with the grace and length of windows, s.
+func (s *waits) add(l, queue, grace, window float64) {
+	s.den += queue
+	s.num += min(max(grace+window/2-l, 0), queue)
+}
+
+func (s *waits) seen() float64 {
+	if s.den <= 0 {
+		return 1
+	}
+	return s.num / s.den
+}

@@ -1,0 +1,484 @@
+// Copyright The otelcol-serving Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package timeline
+
+// The flow of time: requests in, windows closed by the watermark, outliers kept away from it.
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+	"unsafe"
+
+	"github.com/otelcol-serving/otelcol-serving/internal/llmrequest"
+)
+
+// Timeline turns the finished requests of one engine into windows. It is not safe for concurrent
+// use.
+type Timeline struct {
+	cfg Config
+	win int64 // ns
+
+	started   bool
+	next      int64 // start of the next window
+	closed    int64 // end of the last one closed
+	horizon   int64 // what ended up to here counts in the next window
+	grace     int64 // of the next window
+	watermark int64 // newest end of a request seen, outliers apart
+	lastEnd   int64 // newest end of a request in a closed window's horizon
+
+	pending []record // beyond the horizon, in order of arrival
+	moved   []record // scratch
+	main    []record // up to the horizon, by rs
+	minEnd  int64    // of pending while not started
+	minArr  int64
+
+	far     []record // quarantine, by re
+	normals int      // requests since far was last empty
+	behind  int      // requests far behind in a row
+
+	shift uint8 // new requests stand for 1<<shift
+	skip  uint32
+
+	// The wall clock, as Advance tells it.
+	fresh  bool  // a request came since
+	seenAt int64 // the first Advance after the last request
+	wall   int64 // the last Advance
+
+	stats   Stats
+	late    int64 // since the last window
+	windows []Window
+	head    int
+
+	lengths lengths
+	totals  lengths // the same of the whole time since arrival
+	waits   waits
+	mask    prefills
+	batches history
+	device  device
+	law     stepLaw
+	find    detector
+	bracket bracket
+	scratch scratch
+}
+
+// Stats counts what a Timeline did with its input since New.
+type Stats struct {
+	// Requests were added, Late among them came too late for some window.
+	Requests, Late int64
+	// Rejected do not say when they ran.
+	Rejected int64
+	// Outliers were set aside for a time far from all others'.
+	Outliers int64
+	// Thinned were let go for MaxRequests.
+	Thinned int64
+	// DroppedWindows were not drained in time.
+	DroppedWindows int64
+	// Restarts counts jumps back of the engine's clock that were followed.
+	Restarts int64
+}
+
+const (
+	farAhead    = int64(15 * time.Minute) // beyond this a request must be confirmed by others
+	farBehind   = int64(time.Hour)
+	confirm     = 3   // requests that make a jump forward credible
+	confirmBack = 64  // requests in a row that make a jump back credible
+	forget      = 256 // requests near the watermark that make one far ahead incredible
+	maxLead     = int64(time.Hour)
+)
+
+// New makes a Timeline.
+func New(cfg Config) *Timeline {
+	cfg = cfg.withDefaults()
+	t := &Timeline{cfg: cfg, win: int64(cfg.Window)}
+	t.reset()
+	return t
+}
+
+// reset forgets where in time the engine is, and what is in flight.
+func (t *Timeline) reset() {
+	t.started, t.next, t.closed, t.horizon = false, 0, 0, 0
+	t.watermark, t.lastEnd = math.MinInt64, math.MinInt64
+	t.minEnd, t.minArr = math.MaxInt64, math.MaxInt64
+	t.pending, t.main = t.pending[:0], t.main[:0]
+	t.mask.entries, t.mask.end = t.mask.entries[:0], 0
+	t.setGrace()
+}
+
+// Outcome is what Add did with a request.
+type Outcome uint8
+
+// The outcomes.
+const (
+	Accepted Outcome = iota
+	// Late: some window it belongs to was closed already; it counts in those that are not.
+	Late
+	// Quarantined: its time is far from all others'; it counts if others confirm it.
+	Quarantined
+	// Rejected: it does not say when it ran.
+	Rejected
+)
+
+// Add takes a finished request. It keeps no reference to q.
+func (t *Timeline) Add(q *llmrequest.Request) Outcome {
+	r, ok := makeRecord(q)
+	if !ok {
+		t.stats.Rejected++
+		return Rejected
+	}
+	t.stats.Requests++
+	out := t.admit(r)
+	t.fresh = true
+	return out
+}
+
+func (t *Timeline) admit(r record) Outcome {
+	if t.watermark != math.MinInt64 {
+		switch {
+		case r.re > t.virtual()+farAhead:
+			t.quarantine(r)
+			return Quarantined
+		case r.re < t.watermark-farBehind:
+			if t.behind++; t.behind < confirmBack {
+				t.stats.Outliers++
+				return Quarantined
+			}
+			// The engine's clock was set back, or was wrong when it was first seen.
+			t.stats.Restarts++
+			t.reset()
+		}
+	}
+	t.behind = 0
+	if len(t.far) > 0 {
+		if t.normals++; t.normals > forget {
+			t.stats.Outliers += int64(len(t.far))
+			t.far = t.far[:0]
+		}
+	}
+	out := t.insert(r)
+	t.close(t.watermark)
+	return out
+}
+
+// virtual is the engine's time by the wall clock: the watermark and the silence since.
+func (t *Timeline) virtual() int64 {
+	if t.fresh || t.seenAt == 0 || t.wall < t.seenAt {
+		return t.watermark
+	}
+	return t.watermark + (t.wall - t.seenAt)
+}
+
+// quarantine sets r aside until others confirm that the engine's time moved on that far.
+func (t *Timeline) quarantine(r record) {
+	if len(t.far) == 0 {
+		t.normals = 0
+	}
+	i, _ := slices.BinarySearchFunc(t.far, r, func(a, b record) int { return cmp.Compare(a.re, b.re) })
+	t.far = slices.Insert(t.far, i, r)
+	for len(t.far) >= confirm {
+		first := t.far[0]
+		t.far = slices.Delete(t.far, 0, 1)
+		t.normals = 0
+		t.insert(first)
+		t.close(t.watermark)
+		for len(t.far) > 0 && t.far[0].re <= t.watermark+farAhead {
+			first = t.far[0]
+			t.far = slices.Delete(t.far, 0, 1)
+			t.insert(first)
+			t.close(t.watermark)
+		}
+	}
+}
+
+func (t *Timeline) insert(r record) Outcome {
+	out := Accepted
+	t.watermark = max(t.watermark, r.re)
+	if t.started {
+		// It belongs to the windows it touches that close after it ended.
+		if r.arrival() < t.next && r.re <= t.horizon-t.win {
+			out = Late
+			t.late++
+			t.stats.Late++
+		}
+		if r.re <= t.next && !r.has(hasForward) {
+			return out // of no further use
+		}
+	} else {
+		t.minEnd = min(t.minEnd, r.re)
+		t.minArr = min(t.minArr, r.arrival())
+	}
+	if t.shift > 0 {
+		if t.skip++; t.skip&(1<<t.shift-1) != 0 {
+			t.stats.Thinned++
+			return out
+		}
+		r.shift = t.shift
+	}
+	if len(t.pending)+len(t.main) >= t.cfg.MaxRequests {
+		t.thin()
+		r.shift = t.shift
+	}
+	t.pending = append(t.pending, r)
+	return out
+}
+
+// thin lets every second request go; the others stand for two.
+func (t *Timeline) thin() {
+	half := func(s []record) []record {
+		n := 0
+		for i := range s {
+			if i&1 == 0 {
+				s[n] = s[i]
+				s[n].shift = min(s[n].shift+1, 24)
+				n++
+			}
+		}
+		t.stats.Thinned += int64(len(s) - n)
+		return s[:n]
+	}
+	t.pending, t.main = half(t.pending), half(t.main)
+	t.shift = min(t.shift+1, 24)
+}
+
+// Advance tells the wall time. Once no request has come for Config.Silence the engine's time is
+// moved on by the time that passed since, so that a silent engine reports that it is idle.
+func (t *Timeline) Advance(now time.Time) {
+	n := now.UnixNano()
+	t.wall = n
+	if t.fresh || t.seenAt == 0 || n < t.seenAt {
+		t.fresh, t.seenAt = false, n
+		return
+	}
+	if t.watermark == math.MinInt64 || n-t.seenAt < int64(t.cfg.Silence) {
+		return
+	}
+	t.close(t.virtual())
+}
+
+// Flush closes all windows up to the newest request's end. With drained the recording is whole:
+// nothing is still running unseen, and completeness is that of a silent engine.
+func (t *Timeline) Flush(drained bool) {
+	for _, r := range t.far {
+		if t.normals > 0 && drained {
+			t.stats.Outliers++
+			continue
+		}
+		t.insert(r)
+	}
+	t.far = t.far[:0]
+	if t.watermark == math.MinInt64 {
+		return
+	}
+	if drained {
+		t.close(t.watermark)
+		for t.begin() {
+			if t.next >= t.watermark {
+				break
+			}
+			t.horizon = max(t.horizon, t.next+t.win+t.grace)
+			t.closeOne(math.MaxInt64)
+		}
+		return
+	}
+	for t.begin() && t.next < t.watermark {
+		t.horizon = max(t.horizon, t.next+t.win+t.grace)
+		t.closeOne(t.watermark)
+	}
+}
+
+// floor is the start of the window that holds ns.
+func (t *Timeline) floor(ns int64) int64 { return ns - ns%t.win }
+
+// begin decides where the windows start, or start again after a gap.
+func (t *Timeline) begin() bool {
+	if t.started {
+		if len(t.main) > 0 || t.next < t.lastEnd+int64(t.cfg.IdleTimeout) {
+			return true
+		}
+		t.started = false // the engine vanished
+		t.minEnd, t.minArr = math.MaxInt64, math.MaxInt64
+		for i := range t.pending {
+			t.minEnd = min(t.minEnd, t.pending[i].re)
+			t.minArr = min(t.minArr, t.pending[i].arrival())
+		}
+	}
+	if len(t.pending) == 0 {
+		return false
+	}
+	start := t.minEnd
+	if t.cfg.FromStart {
+		start = max(t.minArr, t.minEnd-maxLead)
+	}
+	t.next = max(t.closed, t.floor(start))
+	return true
+}
+
+// close closes the windows whose time has come at the given time of the engine.
+func (t *Timeline) close(now int64) {
+	for {
+		if t.started && now < t.next+t.win+t.grace+int64(t.cfg.Disorder) {
+			return
+		}
+		if !t.begin() || now < t.next+t.win+t.grace+int64(t.cfg.Disorder) {
+			return
+		}
+		t.started = true
+		t.horizon = max(t.horizon, t.next+t.win+t.grace)
+		t.closeOne(t.horizon)
+	}
+}
+
+// graceQuantile is the share of requests that end within the automatic grace of their arrival.
+const graceQuantile = 0.999
+
+// enough is the number of requests from which on their lengths are known.
+const enough = 50
+
+// setGrace sets the grace of the next window from what closed windows have seen.
+func (t *Timeline) setGrace() {
+	g := t.cfg.Grace
+	if g <= 0 {
+		lo := t.cfg.MinGrace
+		if t.totals.n < enough {
+			lo = max(lo, min(time.Minute, t.cfg.MaxGrace)) // too few to know
+		}
+		g = lo
+		if t.totals.n > 0 {
+			// The longest of a few is soon outdone.
+			margin := 1 + 5/math.Sqrt(max(t.totals.n, 1))
+			g = time.Duration(min(max(t.totals.quantile(graceQuantile)*margin*sec, float64(lo)), float64(t.cfg.MaxGrace)))
+		}
+	}
+	t.grace = int64(g)
+}
+
+// closeOne closes the next window; seen is the time up to which ends have been seen.
+func (t *Timeline) closeOne(seen int64) {
+	t.started = true
+	t.move()
+	if len(t.windows) >= t.cfg.MaxWindows {
+		n := len(t.windows) - t.head
+		if t.head == 0 {
+			t.head, n = 1, n-1
+			t.stats.DroppedWindows++
+		}
+		copy(t.windows, t.windows[t.head:])
+		t.windows, t.head = t.windows[:n], 0
+	}
+	t.windows = append(t.windows, Window{})
+	w := &t.windows[len(t.windows)-1]
+	w.Start, w.End = time.Unix(0, t.next).UTC(), time.Unix(0, t.next+t.win).UTC()
+	w.Late, t.late = t.late, 0
+	t.compute(w, t.next, t.next+t.win, seen)
+
+	t.next += t.win
+	t.closed = t.next
+	t.mask.drop(t.next - 3*t.grace - int64(time.Minute))
+	if t.shift > 0 && len(t.main)+len(t.pending) < t.cfg.MaxRequests/4 {
+		t.shift--
+	}
+	t.setGrace()
+}
+
+// move takes what ended up to the horizon from pending into main and the mask.
+func (t *Timeline) move() {
+	t.moved = t.moved[:0]
+	n := 0
+	for i := range t.pending {
+		if t.pending[i].re <= t.horizon {
+			t.moved = append(t.moved, t.pending[i])
+		} else {
+			t.pending[n] = t.pending[i]
+			n++
+		}
+	}
+	t.pending = t.pending[:n]
+	if len(t.moved) == 0 {
+		return
+	}
+	// By more than rs, for the order must not depend on that of arrival.
+	slices.SortFunc(t.moved, func(a, b record) int {
+		if c := cmp.Compare(a.rs, b.rs); c != 0 {
+			return c
+		}
+		if c := cmp.Compare(a.re, b.re); c != 0 {
+			return c
+		}
+		return cmp.Or(cmp.Compare(a.prefill, b.prefill), cmp.Compare(a.forward, b.forward),
+			cmp.Compare(a.out, b.out), cmp.Compare(a.in, b.in), cmp.Compare(a.queue, b.queue))
+	})
+	windows := t.scratch.spans[:0]
+	fade := math.Exp2(-float64(t.win) / float64(10*time.Minute))
+	t.lengths.decay(fade)
+	t.totals.decay(fade)
+	t.waits.decay(fade)
+	t.mask.distinct *= fade
+	t.mask.partial *= fade
+	for i := range t.moved {
+		r := &t.moved[i]
+		t.lastEnd = max(t.lastEnd, r.re)
+		t.lengths.add(float64(r.re-r.rs)/sec, r.weight())
+		t.totals.add(float64(r.re-r.arrival())/sec, r.weight())
+		t.waits.add(float64(r.re-r.rs)/sec, float64(r.queue), float64(t.grace)/sec, float64(t.win)/sec)
+		if r.has(stepClock|hasFirst) && r.prefill > 0 {
+			windows = append(windows, span{r.rs, r.first()})
+		}
+	}
+	t.mask.add(windows)
+	t.scratch.spans = windows[:0]
+
+	// Merge from the back: what started before the first moved one stays where it is.
+	i, j := len(t.main)-1, len(t.moved)-1
+	t.main = append(t.main, t.moved...)
+	for k := len(t.main) - 1; j >= 0; k-- {
+		if i >= 0 && t.main[i].rs > t.moved[j].rs {
+			t.main[k] = t.main[i]
+			i--
+		} else {
+			t.main[k] = t.moved[j]
+			j--
+		}
+	}
+}
+
+// Drain hands out the windows closed since the last call, oldest first. w is valid during f only.
+func (t *Timeline) Drain(f func(w *Window)) {
+	for i := t.head; i < len(t.windows); i++ {
+		f(&t.windows[i])
+	}
+	t.windows, t.head = t.windows[:0], 0
+	if cap(t.windows) > 1024 {
+		t.windows = nil // a backlog's
+	}
+}
+
+// Windows is Drain into a slice of the caller's own.
+func (t *Timeline) Windows() []Window {
+	out := make([]Window, 0, len(t.windows)-t.head)
+	t.Drain(func(w *Window) { out = append(out, *w) })
+	return out
+}
+
+// Stats are the counts since New.
+func (t *Timeline) Stats() Stats { return t.stats }
+
+// SetSampling tells the share of requests that get here, as Config.SamplingProbability does.
+func (t *Timeline) SetSampling(p float64) {
+	if p > 0 && p <= 1 {
+		t.cfg.SamplingProbability = p
+	}
+}
+
+// Memory is the bytes the Timeline holds, and the bytes that scale with the requests retained.
+func (t *Timeline) Memory() (total, requests int) {
+	requests = (cap(t.pending)+cap(t.main)+cap(t.moved)+cap(t.far))*int(unsafe.Sizeof(record{})) +
+		cap(t.mask.entries)*int(unsafe.Sizeof(prefillEntry{}))
+	total = int(unsafe.Sizeof(*t)) + requests + cap(t.windows)*int(unsafe.Sizeof(Window{})) +
+		t.scratch.memory() + t.bracket.memory() + cap(t.mask.merge)*int(unsafe.Sizeof(span{}))
+	return total, requests
+}
+
+// Retained is the number of requests held.
+func (t *Timeline) Retained() int { return len(t.pending) + len(t.main) + len(t.far) }

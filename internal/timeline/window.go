@@ -1,0 +1,203 @@
+// Copyright The otelcol-serving Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package timeline
+
+// What a Timeline hands out: windows as plain values.
+
+import "time"
+
+// Window is what the finished requests say about one engine between Start and End. It holds no
+// references; a figure that the requests cannot support is absent.
+type Window struct {
+	Start, End time.Time
+
+	// States is the wall time by state. The states sum to End - Start exactly.
+	States [NumStates]time.Duration
+
+	// Requests is the number of requests that ended in the window, Late the number of requests
+	// that came too late for a window they belonged to since the window before was closed.
+	Requests, Late int64
+
+	// Mode is how the engine batches prompts, as far as its forward times tell.
+	Mode Mode
+	// Flags are findings about the input.
+	Flags Flags
+	// Guard says whether the step law may be extrapolated to a full batch.
+	Guard Guard
+
+	present uint64
+	values  [NumFigures]float64
+}
+
+// Figure names one figure of a Window.
+type Figure uint8
+
+// The figures. Ratios are in [0, 1] unless said.
+const (
+	// RunningMean and RunningMax are the requests between first schedule and last token, the
+	// mean over the window divided by the completeness.
+	RunningMean Figure = iota
+	RunningMax
+	// WaitingMean and WaitingMax are the requests before their first schedule.
+	WaitingMean
+	WaitingMax
+	// Occupancy is the share of the window with a running request, QueuePressure with a waiting one.
+	Occupancy
+	QueuePressure
+	// DeviceUtilization is the share of the window in which the device runs a forward pass.
+	// DeviceLower and DeviceUpper bracket it with nothing but what the spans prove.
+	DeviceUtilization
+	DeviceLower
+	DeviceUpper
+	// DeviceWaitRatio is the share of the occupied time in which the device runs no forward pass.
+	DeviceWaitRatio
+	// StepDuration is the mean duration of a decode step, HostGap the part of it without a
+	// forward pass, in seconds. With SpeculativeDecoding it is the time per accepted token.
+	StepDuration
+	HostGap
+	// BatchUtilization is the mean number of running requests while any runs over MaxNumSeqs.
+	BatchUtilization
+	// CapacityFit is output token throughput over Capacity; CapacityPeak is the same over the
+	// highest throughput seen. Both may pass 1 a little.
+	CapacityFit
+	CapacityPeak
+	// Capacity is the output token throughput of a full batch by the step law, in tokens per
+	// second: M/(a + b M).
+	Capacity
+	// StepLawA and StepLawB are the step law's intercept (s) and slope (s per running request).
+	// Its step is wall time per output token, time lost to the prompts of others included.
+	StepLawA
+	StepLawB
+	// MarginalRatio is b B/(a + b B): the part of a step that grows with the batch.
+	MarginalRatio
+	// InputThroughput and OutputThroughput are tokens per second, spread over the time the
+	// tokens were read and made.
+	InputThroughput
+	OutputThroughput
+	// Completeness is the expected share of the window's running time that had been seen when
+	// the window was closed.
+	Completeness
+
+	// NumFigures is the number of figures.
+	NumFigures
+)
+
+// Has reports whether f is present.
+func (w *Window) Has(f Figure) bool { return w.present&(1<<f) != 0 }
+
+// Get is the value of f and whether it is present.
+func (w *Window) Get(f Figure) (float64, bool) { return w.values[f], w.Has(f) }
+
+// Value is the value of f, and meaningless unless Has(f).
+func (w *Window) Value(f Figure) float64 { return w.values[f] }
+
+// Set gives f a value.
+func (w *Window) Set(f Figure, v float64) {
+	w.values[f] = v
+	w.present |= 1 << f
+}
+
+// Unset makes f absent.
+func (w *Window) Unset(f Figure) {
+	w.values[f] = 0
+	w.present &^= 1 << f
+}
+
+// State is what an engine does at a moment, as far as spans tell.
+type State uint8
+
+// The states of an engine. Every moment of a window belongs to exactly one.
+const (
+	// StatePrefill and StateDecode are forward passes.
+	StatePrefill State = iota
+	StateDecode
+	// StateExecuteHost is time in the model executor without a forward pass, StateScheduler time
+	// in the scheduler, StateHostOther the other time in which a request runs and the device does not.
+	StateExecuteHost
+	StateScheduler
+	StateHostOther
+	// StateOccupied: a request ran and the spans say no more.
+	StateOccupied
+	// StateIdle: no request ran.
+	StateIdle
+	// StateUnknown: withheld, for too little was seen or the requests are not one engine's.
+	StateUnknown
+	// NumStates is the number of states.
+	NumStates
+)
+
+var stateNames = [NumStates]string{
+	"prefill", "decode", "execute_host", "scheduler", "host_other", "occupied", "idle", "unknown",
+}
+
+// String is the value of the attribute state.
+func (s State) String() string {
+	if s < NumStates {
+		return stateNames[s]
+	}
+	return stateNames[StateUnknown]
+}
+
+// Mode is how an engine's steps combine prompts and decoding.
+type Mode uint8
+
+// The modes.
+const (
+	// ModeUnknown: there are no forward times to tell it from.
+	ModeUnknown Mode = iota
+	// ModeMasked: a step is prefill or decode, and a prompt stops the others' decoding.
+	ModeMasked
+	// ModeMixed: prompts in chunks share steps with decoding.
+	ModeMixed
+)
+
+// String is masked, mixed or unknown.
+func (m Mode) String() string {
+	switch m {
+	case ModeMasked:
+		return "masked"
+	case ModeMixed:
+		return "mixed"
+	default:
+		return "unknown"
+	}
+}
+
+// Guard is whether the step law holds far enough.
+type Guard uint8
+
+// The states of the range guard.
+const (
+	// GuardUnknown: MaxNumSeqs is unknown, or there is no step to fit.
+	GuardUnknown Guard = iota
+	// GuardNarrow: no batch near a third of MaxNumSeqs was seen yet, or all were alike;
+	// capacity would be over-estimated.
+	GuardNarrow
+	// GuardOK: the law covers enough.
+	GuardOK
+)
+
+// Flags are findings about the requests of a window.
+type Flags uint8
+
+// The findings.
+const (
+	// MixedEngines: the requests are of more than one engine; device figures are withheld.
+	MixedEngines Flags = 1 << iota
+	// Sampled: only a part of the requests gets here; what that breaks is withheld.
+	Sampled
+	// RoundedTimestamps: something rounded the durations; masked mode cannot be had.
+	RoundedTimestamps
+	// SpeculativeDecoding: steps yield several tokens (or are several steps in one).
+	SpeculativeDecoding
+	// AsyncOutput: prefill windows overlap in part, as asynchronous output processing makes them.
+	AsyncOutput
+	// Thinned: more requests than MaxRequests; counts are scaled and device figures withheld.
+	Thinned
+	// Contradiction: the forward times of the window's requests cannot all be true of one device.
+	Contradiction
+)
+
+// Has reports whether all of x are set.
+func (f Flags) Has(x Flags) bool { return f&x == x }
