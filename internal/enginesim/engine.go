@@ -56,7 +56,6 @@ type slot struct {
 type outputs struct {
 	slots            []slot
 	forward, execute int64
-	running          int
 }
 
 // finished is a request at the moment its engine knows that it is complete.

@@ -367,8 +367,14 @@ func TestLoad(t *testing.T) {
 		name        string
 		least, most float64 // device utilisation while occupied, at any load
 	}{
-		{"v0-default", .68, .85}, {"v0-async", .70, .87}, {"v0-chunked", .70, .86}, {"v0-preempt", .68, .85},
-		{"v0-hostbound", .33, .52}, {"v1", .85, .95}, {"v1-async", .93, 1}, {"v1-hostbound", .33, .52},
+		{"v0-default", .68, .85},
+		{"v0-async", .70, .87},
+		{"v0-chunked", .70, .86},
+		{"v0-preempt", .68, .85},
+		{"v0-hostbound", .33, .52},
+		{"v1", .85, .95},
+		{"v1-async", .93, 1},
+		{"v1-hostbound", .33, .52},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			capacity, err := Capacity(preset(t, c.name), Workload{})

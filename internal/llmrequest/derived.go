@@ -61,9 +61,19 @@ func (s *Shares) Get(share Share) (float64, bool) {
 	return s.values[share], s.present&(1<<share) != 0
 }
 
-func (s *Shares) set(share Share, v float64) {
-	s.values[share] = v
-	s.present |= 1 << share
+// maxShare is more than any request can have: the most pipeline stages or steps that are counted at once.
+// A share is larger, up to infinity, where the time it is a part of is next to nothing and the
+// part has the tolerance between two clocks.
+const maxShare = maxStages
+
+// share sets a share of d unless it cannot be true.
+func (r *Request) share(d *Derived, share Share, v float64) {
+	if v > maxShare {
+		r.reject(NumFields, ReasonExceedsSpan)
+		return
+	}
+	d.Shares.values[share] = v
+	d.Shares.present |= 1 << share
 }
 
 // Stages splits the e2e time of a request, in s: Queue + Prefill + Decode + Frontend = e2e.
@@ -104,21 +114,21 @@ func (r *Request) Derive(d *Derived) {
 	d.Shares.present, d.HasStages, d.HasComponents = 0, false, false
 
 	if e2e, ok := r.Get(E2E); ok && e2e > 0 && r.Has(Queue) {
-		d.Shares.set(QueueShare, r.values[Queue]/e2e)
+		r.share(d, QueueShare, r.values[Queue]/e2e)
 	}
 	if running, ok := r.Running(); ok {
 		if v, ok := r.Get(Scheduler); ok {
-			d.Shares.set(SchedulerShare, v/running)
+			r.share(d, SchedulerShare, v/running)
 		}
 		if v, ok := r.Get(Forward); ok {
-			d.Shares.set(ForwardShare, v/running)
+			r.share(d, ForwardShare, v/running)
 		}
 		if v, ok := r.Get(Execute); ok {
-			d.Shares.set(ExecuteShare, v/running)
+			r.share(d, ExecuteShare, v/running)
 		}
 		if r.HasAll(Forward, Execute) {
 			host := r.remainder(r.values[Execute], r.values[Forward])
-			d.Shares.set(ExecuteHostShare, host/running)
+			r.share(d, ExecuteHostShare, host/running)
 			if r.Has(Scheduler) {
 				d.Components = Components{
 					Scheduler: r.values[Scheduler], Forward: r.values[Forward], ExecuteHost: host,
@@ -144,11 +154,11 @@ func (r *Request) deriveStages(d *Derived) {
 			Frontend: r.remainder(e2e, queue+prefill+decode), HasFrontend: true,
 		}
 		if e2e > 0 {
-			d.Shares.set(FrontendShare, d.Stages.Frontend/e2e)
+			r.share(d, FrontendShare, d.Stages.Frontend/e2e)
 		}
 	case r.Has(Inference): // its parts were refused
 		if e2e > 0 {
-			d.Shares.set(FrontendShare, r.remainder(e2e, queue+r.values[Inference])/e2e)
+			r.share(d, FrontendShare, r.remainder(e2e, queue+r.values[Inference])/e2e)
 		}
 		return
 	case r.Has(TimeToFirstToken):
@@ -163,7 +173,7 @@ func (r *Request) deriveStages(d *Derived) {
 	}
 	d.HasStages = true
 	if busy := d.Stages.Prefill + d.Stages.Decode; busy > 0 {
-		d.Shares.set(PrefillShare, d.Stages.Prefill/busy)
+		r.share(d, PrefillShare, d.Stages.Prefill/busy)
 	}
 }
 

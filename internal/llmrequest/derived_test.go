@@ -80,6 +80,28 @@ func TestDeriveSharesOverOne(t *testing.T) {
 	assert.Equal(t, []Rejection{{NumFields, ReasonNegativeRemainder}}, r.Rejections())
 }
 
+// Of a request that ran for next to nothing, a part that is within the clocks' tolerance would be a share of
+// thousands, and of one that ran for a denormal number of seconds an infinite one.
+func TestDeriveImpossibleShares(t *testing.T) {
+	for _, e2e := range []float64{1e-6, 5e-324} {
+		span := v0Span()
+		span.Attributes().PutDouble("gen_ai.latency.e2e", e2e)
+		span.Attributes().PutDouble("gen_ai.latency.time_in_queue", 0)
+		for _, name := range []string{"time_to_first_token", "time_in_model_forward", "time_in_model_execute"} {
+			span.Attributes().Remove("gen_ai.latency." + name)
+		}
+		r, d := read(t, span), &Derived{}
+		require.True(t, r.Has(Scheduler))
+		r.Derive(d)
+		_, ok := d.Shares.Get(SchedulerShare)
+		assert.False(t, ok)
+		assert.Equal(t, []Rejection{{NumFields, ReasonExceedsSpan}}, r.Rejections())
+		queue, ok := d.Shares.Get(QueueShare)
+		assert.True(t, ok)
+		assert.Zero(t, queue)
+	}
+}
+
 func TestDeriveContradictions(t *testing.T) {
 	t.Run("first token before schedule", func(t *testing.T) {
 		span := v0Span()

@@ -86,7 +86,7 @@ type attributeTable struct {
 	used  int
 }
 
-const tableSize = 256 // a power of two, at least twice the number of known keys
+const tableSize = 256 // at least twice the number of known keys; attributeOrder has slots in a byte
 
 var table attributeTable
 
@@ -112,29 +112,61 @@ func (t *attributeTable) add(a attribute) {
 }
 
 func (t *attributeTable) find(key string) *attribute {
-	if key == "" {
+	slot, ok := t.slot(key)
+	if !ok {
 		return nil
+	}
+	return &t.slots[slot]
+}
+
+func (t *attributeTable) slot(key string) (uint8, bool) {
+	if key == "" {
+		return 0, false
 	}
 	i := hashKey(key)
 	for {
 		a := &t.slots[i]
 		if a.key == key {
-			return a
+			return uint8(i), true
 		}
 		if a.key == "" {
-			return nil
+			return 0, false
 		}
 		i = (i + 1) & (tableSize - 1)
 	}
 }
 
+// attributeOrder is which slot of the table each attribute of the last span was found in. An engine
+// writes the attributes of all its spans in the same order, so that the guess is right but for those
+// that are in no slot.
+type attributeOrder [24]uint8
+
+// find is the meaning of the i-th attribute of a span.
+func (o *attributeOrder) find(i int, key string) *attribute {
+	if i >= len(o) || key == "" {
+		return table.find(key)
+	}
+	if a := &table.slots[o[i]]; a.key == key {
+		return a
+	}
+	slot, ok := table.slot(key)
+	if !ok {
+		return nil
+	}
+	o[i] = slot
+	return &table.slots[slot]
+}
+
 // Source is what resource and scope say about every request span below them. Make it once per
-// scope, not per span. Its strings alias the resource.
+// scope, not per span. Its strings alias the resource. Read learns from one span to the next, so that a
+// Source is for one goroutine at a time.
 type Source struct {
 	// Kind is KindUnknown where only the spans can tell.
 	Kind Kind
 	// Model names the model where no span does.
 	Model string
+
+	order attributeOrder
 }
 
 // modelResourceAttribute names the model of KServe's LLMInferenceService, which vLLM V1 needs

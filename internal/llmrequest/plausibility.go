@@ -11,7 +11,7 @@ type Reason uint8
 
 // The reasons.
 const (
-	reasonNone Reason = iota
+	_ Reason = iota
 	// ReasonWrongType: the attribute is text, a boolean, a list or a fraction of a thing.
 	ReasonWrongType
 	// ReasonNotFinite: NaN or infinite.
@@ -107,6 +107,9 @@ func (r *Request) refuseImplausible() {
 		bound = e2e
 	}
 	for f := TimeToFirstToken; f < numDurations; f++ {
+		if r.values[f] <= bound {
+			continue // as nearly always, and if it is absent it does not matter
+		}
 		if f == Forward || f == Execute {
 			r.refuseOver(f, bound, maxStages)
 		} else {

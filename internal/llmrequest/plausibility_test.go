@@ -53,8 +53,8 @@ func TestRefuseImplausible(t *testing.T) {
 			v1Span(), func(s ptrace.Span) { s.SetEndTimestamp(s.StartTimestamp() - 1) },
 			[]Rejection{{NumFields, ReasonEndBeforeStart}},
 		},
-		"no start":   {v1Span(), func(s ptrace.Span) { s.SetStartTimestamp(0) }, []Rejection{{NumFields, ReasonNoTimestamp}}},
-		"no end":     {v1Span(), func(s ptrace.Span) { s.SetEndTimestamp(0) }, []Rejection{{NumFields, ReasonNoTimestamp}}},
+		"no start":      {v1Span(), func(s ptrace.Span) { s.SetStartTimestamp(0) }, []Rejection{{NumFields, ReasonNoTimestamp}}},
+		"no end":        {v1Span(), func(s ptrace.Span) { s.SetEndTimestamp(0) }, []Rejection{{NumFields, ReasonNoTimestamp}}},
 		"start of 1970": {v1Span(), func(s ptrace.Span) { s.SetStartTimestamp(1); s.SetEndTimestamp(1.7e18); put(latency+"e2e", 1.7e9)(s) }, []Rejection{{E2E, ReasonTooLarge}}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -27,8 +27,10 @@ func Read(span ptrace.Span, src *Source, r *Request) bool {
 		requestModel  string
 		got           uint32 // fields that had an attribute, good or bad
 	)
+	i := -1
 	for key, value := range span.Attributes().All() {
-		a := table.find(key)
+		i++
+		a := src.order.find(i, key)
 		if a == nil {
 			continue
 		}
@@ -38,7 +40,17 @@ func Read(span ptrace.Span, src *Source, r *Request) bool {
 			r.canonical |= 1 << a.field
 		}
 		switch a.role {
-		case roleSeconds, roleCount:
+		case roleSeconds:
+			if value.Type() == pcommon.ValueTypeDouble && got&(1<<a.field) == 0 {
+				// As nearly all are: nothing to refuse yet.
+				if v := value.Double(); v > 0 && v <= maxDuration {
+					got |= 1 << a.field
+					r.Set(a.field, v)
+					continue
+				}
+			}
+			r.readFigure(a, value, &got)
+		case roleCount:
 			r.readFigure(a, value, &got)
 		case roleSequences:
 			if value.Type() == pcommon.ValueTypeInt && value.Int() > 0 {
@@ -153,7 +165,7 @@ func number(value pcommon.Value, whole bool) (float64, Reason) {
 	var v float64
 	switch value.Type() {
 	case pcommon.ValueTypeDouble:
-		v = value.Double()
+		v = value.Double() + 0 // which makes -0 a 0
 		if math.IsNaN(v) || math.IsInf(v, 0) {
 			return 0, ReasonNotFinite
 		}

@@ -4,7 +4,9 @@
 package llmrequest
 
 import (
+	"fmt"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
@@ -266,6 +268,45 @@ func TestReadAllocatesNothing(t *testing.T) {
 		Read(span, &src, r)
 		r.Derive(d)
 	}))
+}
+
+// What a Source has learnt of one span does no harm to the next, be it of another order or length.
+func TestReadInAnyOrder(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	var src Source
+	for range 200 {
+		span := v0Span()
+		if rng.IntN(2) == 0 {
+			span = v1Span()
+		}
+		var names []string
+		for name := range span.Attributes().All() {
+			names = append(names, name)
+		}
+		rng.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+		shuffled := pcommon.NewMap()
+		for i := range rng.IntN(2) * 30 {
+			shuffled.PutStr(fmt.Sprint("other.", i), "x")
+		}
+		shuffled.PutStr("", "no key")
+		for _, name := range names {
+			value, _ := span.Attributes().Get(name)
+			value.CopyTo(shuffled.PutEmpty(name))
+		}
+		want := read(t, span)
+		shuffled.CopyTo(span.Attributes())
+		var got Request
+		require.True(t, Read(span, &src, &got))
+		require.Equal(t, *want, got)
+	}
+}
+
+func TestNegativeZero(t *testing.T) {
+	span := v0Span()
+	span.Attributes().PutDouble("gen_ai.latency.time_in_queue", math.Copysign(0, -1))
+	queue, ok := read(t, span).Get(Queue)
+	assert.True(t, ok)
+	assert.False(t, math.Signbit(queue), "a zero with a sign is a zero")
 }
 
 // Every known attribute is found by its key, and keys like it are not.

@@ -251,7 +251,7 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 		switch {
 		case est.step > 0 && !withheld:
 			w.Set(StepDuration, est.step)
-		case est.mode == ModeUnknown && w.Flags&(MixedEngines) == 0:
+		case est.mode == ModeUnknown && w.Flags&MixedEngines == 0:
 			w.Set(StepDuration, est.wall)
 		}
 	}

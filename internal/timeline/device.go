@@ -61,7 +61,6 @@ type device struct {
 	actual, predicted float64    // decayed sums of q and of what the law says it is
 	wallAct, wallPred float64    // the same of the wall time
 	clockN, clockR    float64    // decayed, of clockRatio
-	queued            float64    // waiting requests of late
 	gaps              []float64  // scratch
 	swallowed         float64    // decayed share of ends inside another's prefill window
 	ends              float64

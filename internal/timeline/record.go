@@ -11,7 +11,17 @@ import (
 	"github.com/otelcol-serving/otelcol-serving/internal/llmrequest"
 )
 
-// record is what a Timeline keeps of a request: 48 bytes.
+// Record is what a Timeline keeps of a request: 48 bytes, without references. Making it and adding it can be done
+// at different times: whoever receives requests need not wait for windows to be computed.
+type Record struct{ record }
+
+// NewRecord reads q. It reports false, and q says nothing about any window, where the request does
+// not say when it ran.
+func NewRecord(q *llmrequest.Request) (Record, bool) {
+	r, ok := makeRecord(q)
+	return Record{r}, ok
+}
+
 type record struct {
 	rs, re int64 // first schedule and last token, Unix ns
 

@@ -63,7 +63,6 @@ type simRequest struct {
 
 	done, prefilled int // tokens made; prompt tokens run
 	credit          float64
-	pending         bool // stamps at the next output processing
 }
 
 type workload struct {
@@ -108,14 +107,13 @@ func (w workload) arrivals(r *rand.Rand, rate, end float64) []float64 {
 
 // truth is what really happened, in seconds since the start.
 type truth struct {
-	fwdA, fwdB      []float64 // forward passes
-	requests        []*simRequest
-	end             float64
-	tokens          int
-	preempted       int
-	decodeA         []float64
-	decodeD         []float64 // durations of decode steps
-	tokenThroughput float64
+	fwdA, fwdB []float64 // forward passes
+	requests   []*simRequest
+	end        float64
+	tokens     int
+	preempted  int
+	decodeA    []float64
+	decodeD    []float64 // durations of decode steps
 }
 
 // run simulates arrivals to the end of all requests, or to stop.

@@ -71,7 +71,7 @@ func (l *stepLaw) fit() (a, b, lo, hi float64, ok bool) {
 // capacity sets the figures of the work axis.
 func (t *Timeline) capacity(w *Window, occ, batch float64) {
 	m := float64(t.cfg.MaxNumSeqs)
-	if m > 0 && occ > 0 && w.Flags&(MixedEngines) == 0 {
+	if m > 0 && occ > 0 && w.Flags&MixedEngines == 0 {
 		w.Set(BatchUtilization, min(batch/m, 1))
 	} else if m > 0 && occ == 0 {
 		w.Set(BatchUtilization, 0)

@@ -123,13 +123,18 @@ const (
 
 // Add takes a finished request. It keeps no reference to q.
 func (t *Timeline) Add(q *llmrequest.Request) Outcome {
-	r, ok := makeRecord(q)
+	r, ok := NewRecord(q)
 	if !ok {
 		t.stats.Rejected++
 		return Rejected
 	}
+	return t.AddRecord(r)
+}
+
+// AddRecord is Add of a request that was read before.
+func (t *Timeline) AddRecord(r Record) Outcome {
 	t.stats.Requests++
-	out := t.admit(r)
+	out := t.admit(r.record)
 	t.fresh = true
 	return out
 }

@@ -153,11 +153,10 @@ func (c *fakeClock) Wait(ctx context.Context, t time.Time) error {
 
 // recorder is a Sender that keeps what it is given, and the time.
 type recorder struct {
-	clock    *fakeClock
-	sent     []ptrace.Traces
-	at       []time.Time
-	answer   func(n int) (int, error)
-	progress int
+	clock  *fakeClock
+	sent   []ptrace.Traces
+	at     []time.Time
+	answer func(n int) (int, error)
 }
 
 func (r *recorder) Send(_ context.Context, td ptrace.Traces) (int, error) {

@@ -1,0 +1,311 @@
+// Copyright The otelcol-serving Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package serving
+
+// What an engine did over time: the windows of its timeline as metrics.
+
+import (
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+
+	"github.com/otelcol-serving/otelcol-serving/internal/timeline"
+)
+
+// windows are the windows of one engine. Requests are only noted when they are recorded; the windows that they
+// close are computed by Take, so that nobody who sends spans waits for it.
+type windows struct {
+	mu       sync.Mutex
+	timeline *timeline.Timeline
+	total    windowTotals
+	shown    uint32 // bit per windowGauges: the last point had a value
+	mode     timeline.Mode
+	counted  timeline.Stats // what is in the aggregator's statistics
+}
+
+// windowTotals are the sums over all windows of an engine.
+type windowTotals struct {
+	start  time.Time
+	states [timeline.NumStates]time.Duration
+	late   int64
+}
+
+// maxNoted is how many requests of one engine are noted between two collects. More than that are given to the
+// timeline by whoever records them.
+const maxNoted = 1 << 16
+
+// windowSnapshot is one window with the sums up to its end.
+type windowSnapshot struct {
+	timeline.Window
+	total windowTotals
+	// vanished: gauges that had a value in the window before and have none in this one.
+	vanished uint32
+}
+
+// windowGauge is a figure of a window as a point of a gauge.
+type windowGauge struct {
+	definition *Definition
+	figure     timeline.Figure
+	attribute  string // value of the definition's attribute
+}
+
+var (
+	deviceUtilization = Definition{Name: "llm.serving.device.utilization", Unit: "1", Description: "Share of the window in which the device runs a forward pass.", Kind: "gauge"}
+	deviceLower       = Definition{Name: "llm.serving.device.utilization.lower", Unit: "1", Description: "Least device utilization that the requests allow.", Kind: "gauge"}
+	deviceUpper       = Definition{Name: "llm.serving.device.utilization.upper", Unit: "1", Description: "Most device utilization that the requests allow.", Kind: "gauge"}
+	deviceWait        = Definition{Name: "llm.serving.device.wait.ratio", Unit: "1", Description: "Share of the occupied time in which the device waits for the host.", Kind: "gauge"}
+	occupancy         = Definition{Name: "llm.serving.engine.occupancy", Unit: "1", Description: "Share of the window with a running request.", Kind: "gauge"}
+	queuePressure     = Definition{Name: "llm.serving.engine.queue.pressure", Unit: "1", Description: "Share of the window with a waiting request.", Kind: "gauge"}
+	requestsRunning   = Definition{Name: "llm.serving.engine.requests.running", Unit: "{request}", Description: "Requests between first schedule and last token.", Kind: "gauge", Attributes: []string{attrStat}}
+	requestsWaiting   = Definition{Name: "llm.serving.engine.requests.waiting", Unit: "{request}", Description: "Requests before their first schedule.", Kind: "gauge", Attributes: []string{attrStat}}
+	stepDuration      = Definition{Name: "llm.serving.engine.step.duration", Unit: "s", Description: "Mean duration of a decode step.", Kind: "gauge"}
+	stepHostGap       = Definition{Name: "llm.serving.engine.step.host_gap", Unit: "s", Description: "Part of a decode step in which the device runs no forward pass.", Kind: "gauge"}
+	batchUtilization  = Definition{Name: "llm.serving.engine.batch.utilization", Unit: "1", Description: "Mean running requests while any runs, over engine::max_num_seqs.", Kind: "gauge"}
+	capacityUsed      = Definition{Name: "llm.serving.engine.capacity.utilization", Unit: "1", Description: "Output token throughput over the engine's capacity.", Kind: "gauge", Attributes: []string{attrBasis}}
+	tokenThroughput   = Definition{Name: "llm.serving.engine.token.throughput", Unit: "{token}/s", Description: "Tokens per second, spread over the time they were read or made in.", Kind: "gauge", Attributes: []string{attrTokenType}}
+	completeness      = Definition{Name: "llm.serving.estimate.completeness", Unit: "1", Description: "Expected share of the window's running time that had been seen when it was closed.", Kind: "gauge"}
+	finding           = Definition{Name: "llm.serving.estimate.finding", Unit: "1", Description: "1 for what was found about the requests of the window, 0 for what was not.", Kind: "gauge", Attributes: []string{attrFinding}}
+
+	engineTime   = Definition{Name: "llm.serving.engine.time", Unit: "s", Description: "Wall time of the engine by what it did; the states add up to wall time.", Kind: "counter", Attributes: []string{attrState}}
+	lateRequests = Definition{Name: "llm.serving.estimate.late_requests", Unit: "{request}", Description: "Requests that came after a window they belong to was closed.", Kind: "counter"}
+)
+
+var windowGauges = [...]windowGauge{
+	{&deviceUtilization, timeline.DeviceUtilization, ""},
+	{&deviceLower, timeline.DeviceLower, ""},
+	{&deviceUpper, timeline.DeviceUpper, ""},
+	{&deviceWait, timeline.DeviceWaitRatio, ""},
+	{&occupancy, timeline.Occupancy, ""},
+	{&queuePressure, timeline.QueuePressure, ""},
+	{&requestsRunning, timeline.RunningMean, "mean"},
+	{&requestsRunning, timeline.RunningMax, "max"},
+	{&requestsWaiting, timeline.WaitingMean, "mean"},
+	{&requestsWaiting, timeline.WaitingMax, "max"},
+	{&stepDuration, timeline.StepDuration, ""},
+	{&stepHostGap, timeline.HostGap, ""},
+	{&batchUtilization, timeline.BatchUtilization, ""},
+	{&capacityUsed, timeline.CapacityFit, "fit"},
+	{&capacityUsed, timeline.CapacityPeak, "peak"},
+	{&tokenThroughput, timeline.InputThroughput, "input"},
+	{&tokenThroughput, timeline.OutputThroughput, "output"},
+	{&completeness, timeline.Completeness, ""},
+}
+
+// findings are the flags of a window by name.
+var findings = [...]struct {
+	flag timeline.Flags
+	name string
+}{
+	{timeline.MixedEngines, "mixed_engines"},
+	{timeline.Sampled, "sampled"},
+	{timeline.RoundedTimestamps, "rounded_timestamps"},
+	{timeline.SpeculativeDecoding, "speculative_decoding"},
+	{timeline.AsyncOutput, "async_output"},
+	{timeline.Thinned, "thinned"},
+	{timeline.Contradiction, "contradiction"},
+}
+
+// windowDefinitions lists the metrics of windows in the order of emission.
+func windowDefinitions() []Definition {
+	all := []Definition{engineTime}
+	for i := range windowGauges {
+		if d := windowGauges[i].definition; d.Name != all[len(all)-1].Name {
+			all = append(all, *d)
+		}
+	}
+	return append(all, finding, lateRequests)
+}
+
+// newWindows is nil where the configuration wants no windows.
+func newWindows(a *Aggregator) *windows {
+	if a.windows.Window == 0 {
+		return nil
+	}
+	return &windows{timeline: timeline.New(a.windows)}
+}
+
+// timelineConfig is what the configuration says of windows.
+func timelineConfig(c *Config) timeline.Config {
+	return timeline.Config{
+		Window: c.Timeline.Window, Grace: time.Duration(c.Timeline.Grace), MaxNumSeqs: c.Engine.MaxNumSeqs,
+		// An engine is reported as idle for as long as its series are.
+		IdleTimeout: c.Limits.SeriesExpiration,
+	}
+}
+
+// add gives noted requests to the timeline.
+func (w *windows) add(noted []timeline.Record) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range noted {
+		w.timeline.AddRecord(noted[i])
+	}
+}
+
+// take takes the windows that were closed. With last, those that are open too.
+func (w *windows) take(noted []timeline.Record, now time.Time, last bool, stats *statistics) []windowSnapshot {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range noted {
+		w.timeline.AddRecord(noted[i])
+	}
+	w.timeline.Advance(now)
+	if last {
+		w.timeline.Flush(false)
+	}
+	var taken []windowSnapshot
+	w.timeline.Drain(func(window *timeline.Window) {
+		t := &w.total
+		if t.start.IsZero() {
+			t.start = window.Start
+		}
+		for state, d := range window.States {
+			t.states[state] += d
+		}
+		t.late += window.Late
+		var shown uint32
+		for i := range windowGauges {
+			if window.Has(windowGauges[i].figure) {
+				shown |= 1 << i
+			}
+		}
+		taken = append(taken, windowSnapshot{Window: *window, total: *t, vanished: w.shown &^ shown})
+		w.shown, w.mode = shown, window.Mode
+	})
+	counted := w.timeline.Stats()
+	stats.late.Add(counted.Late - w.counted.Late)
+	stats.outlying.Add(counted.Outliers - w.counted.Outliers)
+	w.counted = counted
+	return taken
+}
+
+// windows adds the metrics of the engine's windows: a point of each per window, at the window's end.
+func (b *builder) windows() {
+	all := b.engine.windows
+	if len(all) == 0 && b.engine.shown == 0 {
+		return
+	}
+	b.engineTime(all)
+	for i := 0; i < len(windowGauges); {
+		end := i + 1
+		for end < len(windowGauges) && windowGauges[end].definition == windowGauges[i].definition {
+			end++
+		}
+		b.windowGauge(i, end)
+		i = end
+	}
+	if len(all) == 0 {
+		return
+	}
+	points := b.metric(&finding).SetEmptyGauge().DataPoints()
+	for i := range all {
+		for _, f := range findings {
+			dp := points.AppendEmpty()
+			dp.SetTimestamp(pcommon.NewTimestampFromTime(all[i].End))
+			dp.Attributes().PutStr(attrFinding, f.name)
+			dp.SetIntValue(0)
+			if all[i].Flags.Has(f.flag) {
+				dp.SetIntValue(1)
+			}
+		}
+	}
+	sum := b.sum(&lateRequests)
+	for i := range all {
+		w := &all[i]
+		dp := sum.AppendEmpty()
+		b.windowTimes(dp, w)
+		dp.SetIntValue(w.total.late)
+		if b.snapshot.a.delta {
+			dp.SetIntValue(w.Late)
+		}
+	}
+}
+
+// engineTime adds the wall time by state. States that the engine never was in are left out.
+func (b *builder) engineTime(all []windowSnapshot) {
+	if len(all) == 0 {
+		return
+	}
+	points := b.sum(&engineTime)
+	for i := range all {
+		w := &all[i]
+		for state := range timeline.NumStates {
+			if w.total.states[state] == 0 {
+				continue
+			}
+			dp := points.AppendEmpty()
+			b.windowTimes(dp, w)
+			dp.Attributes().PutStr(attrState, state.String())
+			value := w.total.states[state]
+			if b.snapshot.a.delta {
+				value = w.States[state]
+			}
+			dp.SetDoubleValue(value.Seconds())
+		}
+	}
+}
+
+// windowTimes are those of a point of a sum over windows.
+func (b *builder) windowTimes(dp pmetric.NumberDataPoint, w *windowSnapshot) {
+	start := w.total.start
+	if b.snapshot.a.delta {
+		start = w.Start
+	}
+	dp.SetStartTimestamp(pcommon.NewTimestampFromTime(start))
+	dp.SetTimestamp(pcommon.NewTimestampFromTime(w.End))
+}
+
+// windowGauge adds the gauge of windowGauges from i up to end. A figure that a window lacks and the one before had ends
+// with a point without value: an old value would pass for a new one.
+func (b *builder) windowGauge(i, end int) {
+	var points pmetric.NumberDataPointSlice
+	started := false
+	add := func(g *windowGauge, at time.Time) pmetric.NumberDataPoint {
+		if !started {
+			started = true
+			points = b.metric(g.definition).SetEmptyGauge().DataPoints()
+		}
+		dp := points.AppendEmpty()
+		dp.SetTimestamp(pcommon.NewTimestampFromTime(at))
+		if g.attribute != "" {
+			dp.Attributes().PutStr(g.definition.Attributes[0], g.attribute)
+		}
+		return dp
+	}
+	each := func(what func(g *windowGauge, bit uint32)) {
+		for j := i; j < end; j++ {
+			what(&windowGauges[j], 1<<j)
+		}
+	}
+	for k := range b.engine.windows {
+		w := &b.engine.windows[k]
+		each(func(g *windowGauge, _ uint32) {
+			if v, ok := w.Get(g.figure); ok {
+				add(g, w.End).SetDoubleValue(v)
+			}
+		})
+		each(func(g *windowGauge, bit uint32) {
+			if w.vanished&bit != 0 {
+				add(g, w.End).SetFlags(noRecordedValue)
+			}
+		})
+	}
+	if b.engine.gone {
+		each(func(g *windowGauge, bit uint32) {
+			if b.engine.shown&bit != 0 {
+				add(g, b.snapshot.Time.AsTime()).SetFlags(noRecordedValue)
+			}
+		})
+	}
+}
+
+// sum adds an empty monotonic sum.
+func (b *builder) sum(d *Definition) pmetric.NumberDataPointSlice {
+	sum := b.metric(d).SetEmptySum()
+	sum.SetIsMonotonic(true)
+	sum.SetAggregationTemporality(b.temporality())
+	return sum.DataPoints()
+}
