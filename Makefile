@@ -19,7 +19,7 @@ help: ## this list
 ## Running
 
 .PHONY: demo
-demo: build $(TOOLS)/servingctl ## build, start the collector, send it recorded requests until Ctrl-C
+demo: build $(TOOLS)/servingctl ## build, start the collector, let two simulated engines send to it until Ctrl-C
 	@scripts/demo.sh
 
 .PHONY: run
@@ -33,14 +33,14 @@ build: $(BINARY) ## dist/otelcol-serving, with the OpenTelemetry Collector Build
 
 $(BINARY): builder-config.yaml $(OWN_SOURCES) | $(TOOLS)/builder
 	@echo "building $(BINARY) (the first time takes a few minutes)"
-	$(TOOLS)/builder --config builder-config.yaml > dist.log 2>&1 || { cat dist.log; exit 1; }
+	@$(TOOLS)/builder --config builder-config.yaml > dist.log 2>&1 || { cat dist.log; exit 1; }
 	@rm -f dist.log
 
 $(TOOLS)/builder: | check-go
-	GOBIN=$(TOOLS) go install go.opentelemetry.io/collector/cmd/builder@$(BUILDER_VERSION)
+	@GOBIN=$(TOOLS) go install go.opentelemetry.io/collector/cmd/builder@$(BUILDER_VERSION)
 
 $(TOOLS)/servingctl: $(OWN_SOURCES) | check-go
-	go build -o $@ ./cmd/servingctl
+	@go build -o $@ ./cmd/servingctl
 
 .PHONY: check-go
 check-go:
@@ -92,6 +92,10 @@ e2e: build ## the built binary against Prometheus, Jaeger and other SDKs
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (60s)
 	scripts/fuzz.sh $(FUZZTIME)
+
+.PHONY: accuracy
+accuracy: ## how near the estimates of engine windows come to the truth of simulated engines (4 min)
+	go run ./internal/accuracy
 
 .PHONY: bench
 bench: ## benchmarks, beside OTLP decoding and contrib's span_metrics in the same run

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The demo: the built collector on otelcol-config.yaml and recorded vLLM requests sent to it in a loop, as if
-# they happened now. Ctrl-C ends all of it. With TRACES_ENDPOINT=host:port the spans go to that backend.
+# The demo: the built collector on otelcol-config.yaml, and two simulated vLLM engines with different troubles that
+# send it their spans, live, ten times as fast as real ones. Ctrl-C ends all of it. With TRACES_ENDPOINT=host:port the
+# spans go on to that tracing backend.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,8 +13,8 @@ for port in 4317 4318 9464 8888 13133; do
 done
 
 log=demo.log
+metrics=.tools/demo-metrics
 pids=()
-: > demo-replay.log
 stop() {
   trap - EXIT INT TERM
   [ ${#pids[@]} -eq 0 ] || kill "${pids[@]}" 2> /dev/null || true
@@ -24,22 +25,27 @@ stop() {
 trap stop EXIT
 trap 'exit 0' INT TERM
 
-overlay=scripts/demo-config.yaml
-if [ -n "${TRACES_ENDPOINT:-}" ]; then overlay='yaml:processors::serving_metrics::interval: 5s'; fi
-dist/otelcol-serving --config otelcol-config.yaml --config "$overlay" > "$log" 2>&1 &
+exporters=(--config scripts/demo-config.yaml)
+if [ -n "${TRACES_ENDPOINT:-}" ]; then exporters+=(--config 'yaml:service::pipelines::traces::exporters: [otlp_grpc/traces]'); fi
+dist/otelcol-serving --config otelcol-config.yaml "${exporters[@]}" > "$log" 2>&1 &
 pids+=($!)
 for _ in $(seq 100); do
   curl -fs localhost:13133/status > /dev/null && break
   kill -0 "${pids[0]}" 2> /dev/null || { cat "$log"; exit 1; }
   sleep 0.1
 done
-for recording in vllm_v0_detailed.debug.log vllm_v1_concurrency8.otlp.json; do
-  .tools/bin/servingctl replay --now --loop "testdata/spans/$recording" >> demo-replay.log 2>&1 &
+simulate() {
+  .tools/bin/servingctl simulate --speed 10 --duration 12h "$@" >> "$log" 2>&1 &
   pids+=($!)
-done
+}
+simulate --service slow-host --engine v0-hostbound --load 0.5 --workload chat --seed 1
+simulate --service overloaded --engine v0-default --load 1.15 --workload azure-conv --seed 2
 
 cat <<'TEXT'
-The collector runs and receives recorded vLLM requests as if they happened now.
+The collector runs. Two simulated vLLM engines send it their spans, at ten times the pace of real ones:
+
+  slow-host    an engine whose device waits for its host
+  overloaded   an engine that gets more requests than it can serve
 
   metrics              http://localhost:9464/metrics
   the collector's own  http://localhost:8888/metrics
@@ -47,25 +53,47 @@ The collector runs and receives recorded vLLM requests as if they happened now.
 
 Type this in another terminal:
 
-  curl -s localhost:9464/metrics | grep -E '^llm_serving_request_(stage|component)_time'
+  curl -s localhost:9464/metrics | grep -E '^llm_serving_(device|engine)'
 
 or, with a Prometheus that scrapes localhost:9464, ask it
 
-  where the running time goes  sum by (component) (rate(llm_serving_request_component_time_seconds_total[1m]))
-                                 / ignoring(component) group_left sum(rate(llm_serving_request_component_time_seconds_total[1m]))
-  time in queue, 95th          histogram_quantile(0.95, sum by (le) (rate(llm_serving_request_time_in_queue_seconds_bucket[1m])))
-  forward share of requests    sum(rate(llm_serving_request_forward_share_sum[1m])) / sum(rate(llm_serving_request_forward_share_count[1m]))
+  is the device busy           llm_serving_device_utilization_ratio
+  or does it wait              llm_serving_device_wait_ratio
+  where an engine's time goes  sum by (job, state) (rate(llm_serving_engine_time_seconds_total[1m]))
+                                 / ignoring(state) group_left sum by (job) (rate(llm_serving_engine_time_seconds_total[1m]))
+  time in queue, 95th          histogram_quantile(0.95, sum by (job, le) (rate(llm_serving_request_time_in_queue_seconds_bucket[1m])))
 
 TEXT
-for _ in $(seq 300); do
-  kill -0 "${pids[@]}" 2> /dev/null || { tail -5 "$log" demo-replay.log; exit 1; }
-  curl -s localhost:9464/metrics > .tools/demo-metrics || true
-  if grep -q '^llm_serving_request_component_time' .tools/demo-metrics; then break; fi
-  sleep 0.2
+
+# value METRIC JOB [LABEL]: the number in the metrics page, or nothing.
+value() {
+  { grep -E "^$1\{" "$metrics" | grep -F "job=\"$2\"" | grep -F "${3:-}" || true; } | sed -E 's/.*\} ([^ ]+).*/\1/' | head -1
+}
+row() {
+  local u w waiting step gap
+  u=$(value llm_serving_device_utilization_ratio "$1")
+  w=$(value llm_serving_device_wait_ratio "$1")
+  waiting=$(value llm_serving_engine_requests_waiting "$1" 'stat="mean"')
+  step=$(value llm_serving_engine_step_duration_seconds "$1")
+  gap=$(value llm_serving_engine_step_host_gap_seconds "$1")
+  awk -v name="$1" -v u="$u" -v w="$w" -v q="$waiting" -v s="$step" -v g="$gap" 'function f(v, k, d) { return v == "" ? "-" : sprintf("%." d "f", v * k) }
+    BEGIN { printf "  %-11s %14s %18s %17s %13s %15s\n", name, f(u, 100, 0) " %", f(w, 100, 0) " %", f(q, 1, 1), f(s, 1000, 1) " ms", f(g, 1000, 1) " ms" }'
+}
+
+echo "What they do, from their finished requests alone. The first windows close after about 20 s; Ctrl-C ends the demo."
+echo
+printf '  %-11s %14s %18s %17s %13s %15s\n' engine 'device busy' 'waits for host' 'requests waiting' 'decode step' 'of it, host gap'
+shown=false
+while kill -0 "${pids[@]}" 2> /dev/null; do
+  curl -s localhost:9464/metrics > "$metrics" || true
+  if [ "$(grep -c '^llm_serving_device_utilization_ratio' "$metrics")" -ge 2 ] && { ! $shown || [ -t 1 ]; }; then
+    if $shown; then printf '\033[2A'; fi # over the rows before
+    row slow-host
+    row overloaded
+    shown=true
+  fi
+  sleep 1
 done
-echo "The first command says now (seconds of request time, by where they went):"
-echo
-grep -E '^llm_serving_request_(stage|component)_time' .tools/demo-metrics | sed -E 's/\{.*(stage|component)="([a-z_]+)".*\}/ \1=\2/; s/^/  /'
-echo
-echo "Ctrl-C ends the demo."
-wait -n "${pids[@]}" || { tail -5 "$log" demo-replay.log; exit 1; }
+echo "A part of the demo ended by itself:"
+tail -5 "$log"
+exit 1

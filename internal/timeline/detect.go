@@ -26,7 +26,8 @@ func isRound(s float64) bool {
 }
 
 func (c *roundedCount) add(r *record) {
-	if r.flags&(hasQueue|hasFirst) != hasQueue|hasFirst {
+	// A float32 cannot tell whether a long wait is round.
+	if r.flags&(hasQueue|hasFirst) != hasQueue|hasFirst || r.queue > 10 {
 		return
 	}
 	c.n++
@@ -39,9 +40,6 @@ func (c *roundedCount) add(r *record) {
 const halfLife = 30 * 60 * sec
 
 func (d *detector) rounded(c roundedCount, window int64) {
-	if c.n == 0 {
-		return
-	}
 	fade := math.Exp2(-float64(window) / (5 * 60 * sec))
 	d.round = d.round*fade + c.round
 	d.roundN = d.roundN*fade + c.n

@@ -204,10 +204,9 @@ func (t *Timeline) insert(r record) Outcome {
 		// It belongs to the windows it touches that close after it ended.
 		if r.arrival() < t.next && r.re <= t.horizon-t.win {
 			out = Late
-			t.late++
-			t.stats.Late++
 		}
 		if r.re <= t.next && !r.has(hasForward) {
+			t.countLate(&r)
 			return out // of no further use
 		}
 	} else {
@@ -227,6 +226,14 @@ func (t *Timeline) insert(r record) Outcome {
 	}
 	t.pending = append(t.pending, r)
 	return out
+}
+
+// countLate counts r if it touches a window that was closed without it: it came late, or took longer than the grace.
+func (t *Timeline) countLate(r *record) {
+	if r.arrival() < t.closed {
+		t.late++
+		t.stats.Late++
+	}
 }
 
 // thin lets every second request go; the others stand for two.
@@ -423,6 +430,7 @@ func (t *Timeline) move() {
 	t.mask.partial *= fade
 	for i := range t.moved {
 		r := &t.moved[i]
+		t.countLate(r)
 		t.lastEnd = max(t.lastEnd, r.re)
 		t.lengths.add(float64(r.re-r.rs)/sec, r.weight())
 		t.totals.add(float64(r.re-r.arrival())/sec, r.weight())

@@ -213,12 +213,14 @@ func TestOrderOfArrivalDoesNotMatter(t *testing.T) {
 	for _, name := range []string{"default", "chunked", "v1"} {
 		m := modelOf(name)
 		reqs := m.spans(m.run(2, chat, 5, 400, 1e9), 2, 0, 0)
-		want, _ := run(Config{MaxNumSeqs: 128}, reqs)
+		want, inOrder := run(Config{MaxNumSeqs: 128}, reqs)
 		require.Greater(t, len(want), 35)
+		longest := inOrder.Stats().Late // took longer than the grace, whatever the order
+		assert.LessOrEqual(t, longest, int64(2))
 		for seed := range uint64(5) {
 			got, tl := run(Config{MaxNumSeqs: 128}, shuffled(reqs, 9.9, seed))
 			require.Equal(t, want, got, "seed %d", seed)
-			assert.Zero(t, tl.Stats().Late)
+			assert.Equal(t, longest, tl.Stats().Late)
 		}
 	}
 }

@@ -46,6 +46,7 @@ const simulateExample = `  # two busy engines into a local collector, as a demo
   servingctl simulate --workload azure-conv --arrivals trace --out spans.jsonl --truth truth.jsonl`
 
 type simulateOptions struct {
+	service                    string
 	engine, workload, arrivals string
 	engines                    int
 	load, speed                float64
@@ -87,6 +88,7 @@ func newSimulate(std stdio) *cobra.Command {
 	f.SortFlags = false
 	f.StringVar(&o.engine, "engine", "v0-default", "kind of engine: "+strings.Join(enginesim.Presets(), ", "))
 	f.IntVar(&o.engines, "engines", 1, "number of engines")
+	f.StringVar(&o.service, "service", "vllm", "service.name of the engines; each one's service.instance.id begins with it")
 	f.BoolVar(&o.pooled, "pooled", false, "the engines share one resource, as data-parallel ranks behind one API server do")
 	f.Float64Var(&o.load, "load", 0.7, "requests offered, relative to what the engines can do at most")
 	f.StringVar(&o.workload, "workload", enginesim.LengthsChat, "lengths of requests: "+strings.Join(enginesim.Workloads(), ", "))
@@ -115,6 +117,7 @@ func (o *simulateOptions) config(now time.Time) (enginesim.Config, error) {
 	if err != nil {
 		return cfg, err
 	}
+	cfg.ServiceName = o.service
 	cfg.Engines, cfg.Pooled, cfg.Seed, cfg.Sampling, cfg.TraceState, cfg.AbortRate = o.engines, o.pooled, o.seed, o.sampling, true, o.abort
 	if o.workload == enginesim.LengthsMooncake && cfg.MaxModelLen < 131072 {
 		return cfg, fmt.Errorf("the prompts of %s are too long for %s: use --engine v1-longcontext", o.workload, o.engine)
