@@ -1,0 +1,127 @@
+// Copyright The otelcol-serving Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+// The command line, and the tables' place in a document.
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/otelcol-serving/otelcol-serving/internal/enginesim"
+)
+
+func main() {
+	if err := command(os.Args[1:], os.Stdout, os.Stderr); err != nil {
+		if !errors.Is(err, flag.ErrHelp) {
+			fmt.Fprintln(os.Stderr, "accuracy:", err)
+		}
+		os.Exit(1)
+	}
+}
+
+// command is the whole program.
+func command(args []string, stdout, stderr io.Writer) error {
+	flags := flag.NewFlagSet("accuracy", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	short := flags.Bool("short", false, "a smoke test: few engine kinds, workloads and loads; the other flags but -write do not matter")
+	duration := flags.Duration("duration", defaultDuration, "simulated time of each run")
+	seeds := flags.Int("seeds", defaultSeeds, "runs of each cell")
+	engines := flags.String("engines", strings.Join(enginesim.Presets(), ","), "engine kinds")
+	names := flags.String("workloads", strings.Join(workloadNames(), ","), "workloads")
+	file := flags.String("write", "", "write the tables between the markers of this file instead of printing them")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	p := shortPlan()
+	if !*short {
+		var err error
+		if p, err = newPlan(split(*engines), split(*names), *duration, *seeds); err != nil {
+			return err
+		}
+	}
+	if *file != "" {
+		// Before minutes of work, not after.
+		if err := writeInto(*file, nil); err != nil {
+			return err
+		}
+	}
+
+	r := runner{plan: p, capacities: &capacities{}, tell: progress(stderr)}
+	res, err := r.run()
+	if err != nil {
+		return err
+	}
+	if *file == "" {
+		return res.write(stdout)
+	}
+	var b bytes.Buffer
+	if err := res.write(&b); err != nil {
+		return err
+	}
+	return writeInto(*file, b.Bytes())
+}
+
+// writeInto puts tables between the markers of a file; nil only sees whether that could be done.
+func writeInto(file string, tables []byte) error {
+	document, err := os.ReadFile(file) //nolint:gosec // the caller's own
+	if err != nil {
+		return err
+	}
+	if document, err = insert(document, tables); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	if tables == nil {
+		return nil
+	}
+	return os.WriteFile(file, document, 0o644) //nolint:gosec // a document for everyone
+}
+
+func split(s string) []string {
+	var out []string
+	for name := range strings.SplitSeq(s, ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// progress tells now and then how far it is.
+func progress(w io.Writer) func(done, all int) {
+	last := time.Now()
+	return func(done, all int) {
+		if now := time.Now(); now.Sub(last) > 10*time.Second {
+			last = now
+			fmt.Fprintf(w, "accuracy: %d of %d jobs done\n", done, all)
+		}
+	}
+}
+
+const (
+	beginMarker = "<!-- accuracy: written by go run ./internal/accuracy -write docs/accuracy.md, do not edit -->"
+	endMarker   = "<!-- accuracy: end -->"
+)
+
+// insert replaces what is between the markers.
+func insert(document, tables []byte) ([]byte, error) {
+	if bytes.Count(document, []byte(beginMarker)) != 1 || bytes.Count(document, []byte(endMarker)) != 1 {
+		return nil, fmt.Errorf("want the lines %q and %q once each, the tables go between them", beginMarker, endMarker)
+	}
+	before, rest, _ := bytes.Cut(document, []byte(beginMarker))
+	_, after, ok := bytes.Cut(rest, []byte(endMarker))
+	if !ok {
+		return nil, fmt.Errorf("the line %q comes before %q", endMarker, beginMarker)
+	}
+	return bytes.Join([][]byte{before, []byte(beginMarker), []byte("\n\n"), tables, []byte("\n"), []byte(endMarker), after}, nil), nil
+}
