@@ -34,8 +34,8 @@ type Config struct {
 	// MaxRequests bounds the requests retained. Beyond it every second one is let go, the others
 	// count double, and the device's figures are withheld. Default 16384 (about 1 MiB).
 	MaxRequests int
-	// MaxWindows bounds the closed windows that wait for Drain; the oldest go first. Default
-	// 16384.
+	// MaxWindows bounds the closed windows that wait for Drain; beyond it the oldest quarter goes.
+	// Default 16384.
 	MaxWindows int
 	// FromStart says that the first request seen is the first the engine ever had, as in a
 	// recording. Otherwise the first window is the one in which the first request ended, for

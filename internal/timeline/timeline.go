@@ -50,7 +50,6 @@ type Timeline struct {
 	stats   Stats
 	late    int64 // since the last window
 	windows []Window
-	head    int
 
 	lengths lengths
 	totals  lengths // the same of the whole time since arrival
@@ -371,13 +370,11 @@ func (t *Timeline) closeOne(seen int64) {
 	t.started = true
 	t.move()
 	if len(t.windows) >= t.cfg.MaxWindows {
-		n := len(t.windows) - t.head
-		if t.head == 0 {
-			t.head, n = 1, n-1
-			t.stats.DroppedWindows++
-		}
-		copy(t.windows, t.windows[t.head:])
-		t.windows, t.head = t.windows[:n], 0
+		// A quarter at once: requests from all over time close a window each, and moving all of the others
+		// each time would make them expensive.
+		drop := max(t.cfg.MaxWindows/4, 1)
+		t.stats.DroppedWindows += int64(drop)
+		t.windows = slices.Delete(t.windows, 0, drop)
 	}
 	t.windows = append(t.windows, Window{})
 	w := &t.windows[len(t.windows)-1]
@@ -458,10 +455,10 @@ func (t *Timeline) move() {
 
 // Drain hands out the windows closed since the last call, oldest first. w is valid during f only.
 func (t *Timeline) Drain(f func(w *Window)) {
-	for i := t.head; i < len(t.windows); i++ {
+	for i := range t.windows {
 		f(&t.windows[i])
 	}
-	t.windows, t.head = t.windows[:0], 0
+	t.windows = t.windows[:0]
 	if cap(t.windows) > 1024 {
 		t.windows = nil // a backlog's
 	}
@@ -469,7 +466,7 @@ func (t *Timeline) Drain(f func(w *Window)) {
 
 // Windows is Drain into a slice of the caller's own.
 func (t *Timeline) Windows() []Window {
-	out := make([]Window, 0, len(t.windows)-t.head)
+	out := make([]Window, 0, len(t.windows))
 	t.Drain(func(w *Window) { out = append(out, *w) })
 	return out
 }
