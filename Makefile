@@ -77,6 +77,7 @@ generated: ## generated files are up to date
 
 .PHONY: unit
 unit: ## unit tests with the race detector, and coverage of internal/
+	@mkdir -p .tools
 	go test -race -timeout 15m -coverprofile=$(CURDIR)/.tools/coverage.out -coverpkg=./internal/... ./...
 	@scripts/coverage.sh .tools/coverage.out $(COVERAGE_MIN)
 

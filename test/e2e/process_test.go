@@ -96,7 +96,11 @@ func start(t *testing.T, env []string, path string, args ...string) *process {
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.out
 	p.cmd.Cancel = func() error { return p.cmd.Process.Signal(syscall.SIGTERM) }
 	p.cmd.WaitDelay = 20 * time.Second // then it is killed
-	require.NoError(t, p.cmd.Start())
+	// See freePort.
+	portsMu.Lock()
+	err := p.cmd.Start()
+	portsMu.Unlock()
+	require.NoError(t, err)
 	go func() {
 		p.err = p.cmd.Wait()
 		close(p.done)
@@ -185,7 +189,8 @@ var (
 )
 
 // freePort is a port that nobody uses. It lies below the range from which systems take the ports of
-// outgoing connections, one of which could otherwise be there first.
+// outgoing connections, one of which could otherwise be there first. No program may be started meanwhile: until it
+// runs it has all files of this one, the listener too, and the port would still be taken when this function returns.
 func freePort(t *testing.T) string {
 	t.Helper()
 	portsMu.Lock()

@@ -11,6 +11,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -50,14 +51,25 @@ func TestPrometheus(t *testing.T) {
 	}
 	v0 := startCollector(t, shippedConfig, options)
 	v1 := startCollector(t, shippedConfig, options)
+	// The recordings are too short for a window of an engine to be closed.
+	sim := startCollector(t, shippedConfig, collectorOptions{
+		env: options.env,
+		set: slices.Concat(options.set, []string{"processors.serving_metrics.engine.max_num_seqs=" + strconv.Itoa(maxNumSeqs)}),
+	})
 	db := startPrometheus(t, prometheus, map[string]string{
-		"V0_METRICS": v0.metrics, "V0_SELF": v0.self, "V1_METRICS": v1.metrics, "V1_SELF": v1.self,
+		"V0_METRICS": v0.metrics, "V0_SELF": v0.self, "V1_METRICS": v1.metrics, "V1_SELF": v1.self, "SIM_METRICS": sim.metrics, "SIM_SELF": sim.self,
 	})
 	v0.replay(t, recordingV0)
 	v1.replayTo(t, address(v1.http), "--protocol", "http", recordingV1)
+	truthFile := filepath.Join(t.TempDir(), "truth.jsonl")
+	out, err := run(t, nil, servingctl(t), "simulate", "--engine", "v0-hostbound", "--engines", "2", "--load", "0.8", "--duration", "10m",
+		"--speed", "0", "--endpoint", address(sim.grpc), "--truth", truthFile)
+	require.NoError(t, err, out)
+	simulated := float64(spansSent(t, out))
 
-	db.await(t, `sum by (recording) (llm_serving_request_count_total)`, map[string]float64{"v0": 1, "v1": 12})
-	db.await(t, `sum by (recording) (otelcol_serving_metrics_requests)`, map[string]float64{"v0": 1, "v1": 12})
+	db.await(t, `sum by (recording) (llm_serving_request_count_total)`, map[string]float64{"v0": 1, "v1": 12, "sim": simulated})
+	db.await(t, `sum by (recording) (otelcol_serving_metrics_requests)`, map[string]float64{"v0": 1, "v1": 12, "sim": simulated})
+	db.await(t, `count by (recording) (llm_serving_device_utilization_ratio)`, map[string]float64{"sim": 2})
 
 	t.Run("values", func(t *testing.T) {
 		v1 := addUpV1(t)
@@ -129,6 +141,34 @@ func TestPrometheus(t *testing.T) {
 		}
 	})
 
+	t.Run("engines", func(t *testing.T) {
+		for i, instance := range []string{"vllm-0", "vllm-1"} {
+			device := fmt.Sprintf(`sum(llm_serving_engine_time_seconds_total{recording="sim",instance=%q,state=~"prefill|decode"})`, instance)
+			wall := fmt.Sprintf(`sum(llm_serving_engine_time_seconds_total{recording="sim",instance=%q})`, instance)
+			db.equal(t, fmt.Sprintf(`round(%s / 10) / (%[1]s / 10)`, wall), 1) // whole windows
+			share := db.value(t, device+" / "+wall)
+			truths := readTruth(t, truthFile, i)
+			n := int(math.Round(db.value(t, wall) / window.Seconds()))
+			require.LessOrEqual(t, n, len(truths))
+			closed := truths[:n] // the first requests ended in the first of them
+			want := 0.0
+			for _, truth := range closed {
+				want += truth.DeviceUtilization / float64(len(closed))
+			}
+			assert.InDelta(t, want, share, maxUtilizationMAE, "%s: a utilisation is a ratio of rates", instance)
+			t.Logf("%s: device utilization %.4f of true %.4f in %d windows", instance, share, want, len(closed))
+			for _, query := range []string{
+				`llm_serving_device_utilization_lower_ratio{instance=%q} <= llm_serving_device_utilization_ratio <= llm_serving_device_utilization_upper_ratio`,
+				`llm_serving_device_wait_ratio{instance=%q} > 0.4`,
+				`llm_serving_estimate_finding_ratio{instance=%q,finding="mixed_engines"} == 0`,
+				`llm_serving_engine_requests_running{instance=%q,stat="mean"} <= ignoring(stat) llm_serving_engine_requests_running{stat="max"}`,
+				`llm_serving_engine_info_ratio{instance=%q,llm_serving_engine_step_mode="masked"} == 1`,
+			} {
+				db.value(t, fmt.Sprintf(query, instance))
+			}
+		}
+	})
+
 	t.Run("absent", func(t *testing.T) {
 		for _, query := range []string{
 			// vLLM V1 does not report these, so nothing is said about them, not even 0.
@@ -162,7 +202,7 @@ func TestPrometheus(t *testing.T) {
 
 	t.Run("spans", func(t *testing.T) {
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			assert.Len(c, spansOf(traces.grpcTraces.AllTraces()...), 1+16)
+			assert.Equal(c, 1+16+int(simulated), len(spansOf(traces.grpcTraces.AllTraces()...)))
 		}, patience, poll, "every span goes on, requests or not")
 	})
 }
@@ -265,6 +305,15 @@ func (db *promDB) query(ctx context.Context, query string) ([]promSample, error)
 		samples = append(samples, promSample{r.Metric, value})
 	}
 	return samples, nil
+}
+
+// value is that of a query that gives one sample.
+func (db *promDB) value(t *testing.T, query string) float64 {
+	t.Helper()
+	samples, err := db.query(t.Context(), query)
+	require.NoError(t, err)
+	require.Len(t, samples, 1, query)
+	return samples[0].value
 }
 
 // equal checks that a query gives one sample, of the value to 1e-9 of it.

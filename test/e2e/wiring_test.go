@@ -131,10 +131,10 @@ func TestWrongWiring(t *testing.T) {
 // TestComponents: the binary has what testdata/components.txt lists, no less and no more.
 func TestComponents(t *testing.T) {
 	t.Parallel()
-	out, err := exec.CommandContext(t.Context(), collectorBinary(t), "components").Output()
-	require.NoError(t, err)
+	out, err := run(t, nil, collectorBinary(t), "components")
+	require.NoError(t, err, out)
 	var parsed yaml.Node
-	require.NoError(t, yaml.Unmarshal(out, &parsed))
+	require.NoError(t, yaml.Unmarshal([]byte(out), &parsed))
 	var lines []string
 	root := parsed.Content[0]
 	for i := 0; i < len(root.Content); i += 2 {
