@@ -76,9 +76,10 @@ generated: ## generated files are up to date
 	  diff <(echo "$$before") <(echo "$$after") > /dev/null || { echo "make generate changes files; commit them"; diff <(echo "$$before") <(echo "$$after") || true; exit 1; }
 
 .PHONY: unit
-unit: ## unit tests with the race detector, and coverage of internal/
+unit: ## unit tests, once with the race detector and once for the coverage of internal/
+	go test -race -timeout 20m ./...
 	@mkdir -p .tools
-	go test -race -timeout 15m -coverprofile=$(CURDIR)/.tools/coverage.out -coverpkg=./internal/... ./...
+	go test -timeout 20m -coverprofile=.tools/coverage.out -coverpkg=./internal/... ./...
 	@scripts/coverage.sh .tools/coverage.out $(COVERAGE_MIN)
 
 .PHONY: validate
