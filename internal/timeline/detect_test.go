@@ -1,10 +1,6 @@
 // Copyright The otelcol-serving Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Not with the race detector, which finds nothing in the arithmetic of one goroutine and makes it 20 times slower.
-
-//go:build !race
-
 package timeline
 
 // What is found about the input: several engines, samples, rounding, several tokens a step.
@@ -30,28 +26,6 @@ func together(name string, w workload, load float64, engines int, seed uint64, l
 	}
 	slices.SortStableFunc(all, func(a, b llmrequest.Request) int { return int(int64(a.End) - int64(b.End)) })
 	return all
-}
-
-func TestMixedEngines(t *testing.T) {
-	for _, name := range []string{"default", "async", "hostbound", "preempt", "chunked", "v1"} {
-		found, runs := 0, 0
-		for seed := range uint64(4) {
-			for _, load := range []float64{0.1, 0.3, 0.8} {
-				ws, _ := run(Config{}, together(name, chat, load, 1, seed+1, 600))
-				for i := range ws {
-					assert.False(t, ws[i].Flags.Has(MixedEngines), "%s: a single engine at load %v", name, load)
-				}
-				ws, _ = run(Config{}, together(name, chat, load, 4, seed+1, 600))
-				runs++
-				last := ws[len(ws)-1]
-				if last.Flags.Has(MixedEngines) {
-					found++
-					assert.False(t, last.Has(DeviceUtilization))
-				}
-			}
-		}
-		assert.GreaterOrEqual(t, float64(found), 0.95*float64(runs), name)
-	}
 }
 
 func TestSampled(t *testing.T) {

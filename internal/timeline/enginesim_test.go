@@ -1,21 +1,15 @@
 // Copyright The otelcol-serving Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Not with the race detector, which finds nothing in the arithmetic of one goroutine and makes it 20 times slower.
-
-//go:build !race
-
 package timeline
 
 // How near the figures come to the truth of the simulated engines.
 
 import (
-	"fmt"
 	"math"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/otelcol-serving/otelcol-serving/internal/enginesim"
@@ -134,69 +128,4 @@ func decodeStep(steps []enginesim.Step) float64 {
 		}
 	}
 	return sum / float64(max(n, 1))
-}
-
-// TestEngineSim is the table of docs/accuracy.md in short: engines by workload and load.
-func TestEngineSim(t *testing.T) {
-	type sums struct{ mae, width, verdict, step, capacity, caps, dev, n float64 }
-	totals := map[string]*sums{}
-	names := []string{"v0-default", "v0-async", "v0-hostbound", "v0-preempt", "v0-chunked", "v1"}
-	for _, name := range names {
-		sum := &sums{}
-		totals[name] = sum
-		for _, w := range []enginesim.Workload{
-			{Lengths: enginesim.LengthsChat, Arrivals: enginesim.Poisson},
-			{Lengths: enginesim.LengthsChat, Arrivals: enginesim.Bursty},
-			{Lengths: enginesim.LengthsLong, Arrivals: enginesim.Poisson},
-			{Lengths: enginesim.LengthsLong, Arrivals: enginesim.OnOff},
-		} {
-			for _, load := range []float64{0.05, 0.2, 0.5, 0.8, 1.0, 1.2} {
-				cfg, err := enginesim.Preset(name)
-				require.NoError(t, err)
-				r := judgeSim(t, cfg, w, load, 14*time.Minute)
-				t.Logf("%-12s %s %-7s %3.0f %%: n=%d MAE %.4f bias %+.4f bracket %.2f holds %.3f wait verdict %.3f mode %.2f step %+.4f running %.2f waiting %.2f completeness %.3f capacity %+.3f of %.2f states %+.3f",
-					name, w.Lengths, w.Arrivals, 100*load, r.n, r.mae, r.bias, r.width, r.inside, r.verdict, r.mode, r.stepErr, r.runErr, r.waitErr, r.compl, r.capacity, r.caps, r.shares)
-				cell := fmt.Sprintf("%s %s %s %v", name, w.Lengths, w.Arrivals, load)
-				require.Positive(t, r.n, cell)
-				assert.Zero(t, r.flags, "%s: nothing is wrong with the input", cell)
-				if name == "v1" {
-					assert.Zero(t, r.dev, "%s: V1 says nothing of the device", cell)
-				} else {
-					assert.LessOrEqual(t, r.mae, 0.03, cell)
-					assert.LessOrEqual(t, math.Abs(r.bias), 0.02, cell)
-					assert.EqualValues(t, 1, r.inside, "%s: the bracket holds the truth", cell)
-				}
-				// Where requests outlast the longest grace some are still to come, and those that stand in
-				// for them vary.
-				tolerance := 0.01
-				if r.compl < 0.9995 {
-					tolerance = 0.025
-				}
-				assert.LessOrEqual(t, r.runErr, 1+tolerance*r.run, cell)
-				if load <= 1 && w.Arrivals == enginesim.Poisson {
-					assert.LessOrEqual(t, r.waitErr, 1.0, cell)
-				}
-				sum.mae, sum.width, sum.dev = sum.mae+r.mae, sum.width+r.width, sum.dev+r.dev
-				sum.step += math.Abs(r.stepErr)
-				if r.caps > 0 {
-					sum.capacity += math.Abs(r.capacity)
-					sum.caps++
-				}
-				if load >= 0.2 {
-					sum.verdict += r.verdict
-				}
-				sum.n++
-			}
-		}
-	}
-	for _, name := range names {
-		s := totals[name]
-		t.Logf("%-12s MAE %.4f bracket %.3f wait verdict %.4f step %.4f capacity %.3f", name, s.mae/s.n, s.width/s.n, s.verdict/s.n*6/5, s.step/s.n, s.capacity/s.caps)
-		if name != "v1" {
-			assert.LessOrEqual(t, s.mae/s.n, 0.01, name)
-			assert.GreaterOrEqual(t, s.verdict/s.n*6/5, 0.97, name)
-		}
-		assert.LessOrEqual(t, s.step/s.n, 0.03, name)
-		assert.LessOrEqual(t, s.capacity/s.caps, 0.10, name)
-	}
 }
