@@ -103,8 +103,13 @@ func (t *Timeline) capacity(w *Window, occ, batch float64) {
 	}
 	w.Guard = GuardNarrow
 	if hi >= m/3 && (hi >= 1.5*lo || hi >= 0.8*m) {
-		w.Guard = GuardOK
+		// From the largest batch seen to a full one, throughput grows by no more than the batch does. A law that
+		// promises more is contradicted by what was seen: time goes into prompts, which it does not know.
 		c := m / (a + b*m)
+		if c > 1.1*t.law.peak*max(m/hi, 1) {
+			return
+		}
+		w.Guard = GuardOK
 		w.Set(Capacity, c)
 		w.Set(CapacityFit, out/c)
 	}
