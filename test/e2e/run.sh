@@ -35,7 +35,7 @@ if command -v prometheus > /dev/null; then
 elif [ -x "$tools/prometheus/usr/bin/prometheus" ]; then
   E2E_PROMETHEUS=$tools/prometheus/usr/bin/prometheus
 else
-  work=$(mktemp -d "$tools/prometheus.XXXXXX")
+  work=$(mktemp -d -p "$tools")
   trap 'rm -rf "$work"' EXIT
   if apt_update && (cd "$work" && apt-get download -qq -o APT::Sandbox::User="$(id -un)" prometheus) && dpkg-deb -x "$work"/prometheus_*.deb "$work/x"; then
     rm -rf "$tools/prometheus"
