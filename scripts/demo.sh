@@ -84,10 +84,11 @@ echo "What they do, from their finished requests alone. The first windows close 
 echo
 printf '  %-11s %14s %18s %17s %13s %15s\n' engine 'device busy' 'waits for host' 'requests waiting' 'decode step' 'of it, host gap'
 shown=false
+seconds=0
 while kill -0 "${pids[@]}" 2> /dev/null; do
   curl -s localhost:9464/metrics > "$metrics" || true
-  if [ "$(grep -c '^llm_serving_device_utilization_ratio' "$metrics")" -ge 2 ] && { ! $shown || [ -t 1 ]; }; then
-    if $shown; then printf '\033[2A'; fi # over the rows before
+  if [ "$(grep -c '^llm_serving_device_utilization_ratio' "$metrics")" -ge 2 ] && { ! $shown || [ -t 1 ] || [ $((++seconds % 15)) = 0 ]; }; then
+    if $shown && [ -t 1 ]; then printf '\033[2A'; fi # over the rows before
     row slow-host
     row overloaded
     shown=true

@@ -378,6 +378,9 @@ func (e *Emitter) logEngine(info serving.EngineInfo) {
 	switch {
 	case info.Overflow:
 		e.logger.Warn("There are more engines than limits::engines allows; the metrics of all further ones are added up in one resource with otel.metric.overflow=true")
+	case info.Source == "none":
+		e.logger.Warn("Nothing names this engine, so the metrics of several may be mixed; " +
+			"set OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES=service.instance.id=... for each replica")
 	case info.MayMix:
 		e.logger.Warn("Nothing but service.name tells this engine from others, so the metrics of several replicas may be mixed; "+
 			"set OTEL_RESOURCE_ATTRIBUTES=service.instance.id=... for each replica",

@@ -9,6 +9,7 @@ import (
 	"container/heap"
 	"encoding/binary"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"strconv"
 	"strings"
@@ -140,15 +141,16 @@ func pyTime(ns int64) float64 { return float64(ns) / 1e9 }
 func (x *exporter) span(s spanData, span ptrace.Span) {
 	r, cfg := s.r, x.cfg
 	h := mix(cfg.Seed, uint64(r.id))
+	ids := mix(cfg.idSeed(), uint64(r.id))
 	span.SetName("llm_request")
 	span.SetKind(ptrace.SpanKindServer)
-	span.SetTraceID(r.traceID(cfg.Seed))
+	span.SetTraceID(r.traceID(cfg.idSeed()))
 	var id pcommon.SpanID
-	binary.BigEndian.PutUint64(id[:], mix(h, 2)|1)
+	binary.BigEndian.PutUint64(id[:], mix(ids, 2)|1)
 	span.SetSpanID(id)
 	span.SetFlags(0x100) // "parent is remote" is known, and false
 	if r.hasParent(cfg) {
-		binary.BigEndian.PutUint64(id[:], mix(h, 3)|1)
+		binary.BigEndian.PutUint64(id[:], mix(ids, 3)|1)
 		span.SetParentSpanID(id)
 		span.SetFlags(0x300)
 		if cfg.TraceState && cfg.Sampling < 1 {
@@ -229,7 +231,7 @@ func (r *request) hasParent(cfg *Config) bool {
 
 // sampled is the caller's decision, by the trace's randomness against the threshold.
 func (r *request) sampled(cfg *Config) bool {
-	id := r.traceID(cfg.Seed)
+	id := r.traceID(cfg.idSeed())
 	return float64(binary.BigEndian.Uint64(id[8:])&(1<<56-1)) >= (1-cfg.Sampling)*(1<<56)
 }
 
@@ -244,6 +246,14 @@ func mix(a, b uint64) uint64 {
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb
 	return z ^ z>>31
+}
+
+// idSeed is the seed of trace and span IDs. Two simulations with the same Seed, of different engines or times, have
+// different ones: a collector counts each span once.
+func (c *Config) idSeed() uint64 {
+	h := fnv.New64a()
+	fmt.Fprint(h, c.Name, "\x00", c.ServiceName, "\x00", c.Start.UnixNano())
+	return mix(c.Seed, h.Sum64())
 }
 
 // unit is h as a number in [0,1).

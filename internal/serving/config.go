@@ -220,6 +220,8 @@ func (c *Config) Validate() error {
 	}
 	if grace := time.Duration(c.Timeline.Grace); grace < 0 || grace > time.Hour {
 		fail("timeline::grace: %v is out of range; use auto, or a duration of up to 1h", grace)
+	} else if withoutUnit(grace) {
+		fail("timeline::grace: %v is too short; write a unit, such as 30s", grace)
 	}
 	for _, o := range []struct {
 		name  string
@@ -227,6 +229,8 @@ func (c *Config) Validate() error {
 	}{{"ttft", c.SLO.TTFT}, {"tpot", c.SLO.TPOT}, {"e2e", c.SLO.E2E}} {
 		if o.value < 0 {
 			fail("slo::%s: %v is negative; use a duration such as 500ms, or 0s for no objective", o.name, o.value)
+		} else if withoutUnit(o.value) {
+			fail("slo::%s: %v is too short; write a unit, such as 1s, or 0s for no objective", o.name, o.value)
 		}
 	}
 	if c.Limits.Series < 1 {
@@ -241,6 +245,9 @@ func (c *Config) Validate() error {
 	if c.Dedupe.Window < 0 {
 		fail("dedupe::window: %v is negative; use a duration such as 5m, or 0s to count every span as often as it is received", c.Dedupe.Window)
 	}
+	if withoutUnit(c.Dedupe.Window) {
+		fail("dedupe::window: %v is too short; write a unit, such as 5m", c.Dedupe.Window)
+	}
 	if c.Dedupe.Window > 0 && (c.Dedupe.MaxEntries < 1 || c.Dedupe.MaxEntries > maxDedupeEntries) {
 		fail("dedupe::max_entries: %d is out of range; use 1 to %d, or dedupe::window 0s for no deduplication", c.Dedupe.MaxEntries, maxDedupeEntries)
 	}
@@ -251,6 +258,9 @@ func (c *Config) Validate() error {
 	}
 	return errors.Join(errs...)
 }
+
+// withoutUnit tells durations that were meant in seconds: a number without a unit is read as nanoseconds.
+func withoutUnit(d time.Duration) bool { return d > 0 && d < time.Microsecond }
 
 // reservedLabels are written by Prometheus or by us, so that a dimension of this name would make two
 // labels of one name.

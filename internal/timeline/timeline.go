@@ -80,7 +80,9 @@ type Stats struct {
 }
 
 const (
-	farAhead    = int64(15 * time.Minute) // beyond this a request must be confirmed by others
+	// farAhead is how far ahead of the engine's time a request must be confirmed by others: one wrong time
+	// would otherwise close all windows up to it.
+	farAhead    = int64(time.Minute)
 	farBehind   = int64(time.Hour)
 	confirm     = 3   // requests that make a jump forward credible
 	confirmBack = 64  // requests in a row that make a jump back credible

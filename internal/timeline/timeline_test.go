@@ -442,3 +442,17 @@ func TestAbsurdInput(t *testing.T) {
 		assert.LessOrEqual(t, tl.Retained(), 300+confirm)
 	}
 }
+
+// One request with a wrong time, minutes ahead, closes no window and blinds nothing.
+func TestOneTimeAheadIsSetAside(t *testing.T) {
+	m := modelOf("default")
+	reqs := m.spans(m.run(2, chat, 5, 400, 1e9), 2, 0, 0)
+	want, _ := run(Config{}, reqs)
+	wrong := reqs[len(reqs)/2]
+	wrong.Start += pcommon.Timestamp(5 * time.Minute)
+	wrong.End += pcommon.Timestamp(5 * time.Minute)
+	mixed := slices.Insert(slices.Clone(reqs), len(reqs)/2, wrong)
+	got, tl := run(Config{}, mixed)
+	assert.EqualValues(t, 1, tl.Stats().Outliers)
+	require.Equal(t, want, got)
+}
