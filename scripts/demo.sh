@@ -5,6 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+command -v curl > /dev/null || { echo "curl is needed: apt-get install curl" >&2; exit 1; }
 for port in 4317 4318 9464 8888 13133; do
   if (exec 3<> "/dev/tcp/localhost/$port") 2> /dev/null; then
     echo "Port $port is taken: stop what listens there (another collector?) and start the demo again." >&2
