@@ -263,3 +263,35 @@ func TestRefusedWindowsGoOutLater(t *testing.T) {
 		assert.Greater(t, whole[i+1].Timestamp(), whole[i].Timestamp())
 	}
 }
+
+// An engine that is upgraded to vLLM V1 reports no forward time any more: the device's figures end, as an old value
+// would pass for a new one.
+func TestFiguresEndWhereTheyVanish(t *testing.T) {
+	a, clock := newTestAggregator(t, func(c *Config) { c.Timeline.Window = 10 * time.Second })
+	start := time.Time{}
+	var collects []pmetric.Metrics
+	for _, preset := range []string{"v0-default", "v1"} {
+		engine, err := enginesim.Preset(preset)
+		require.NoError(t, err)
+		if !start.IsZero() {
+			engine.Start = start.Add(4 * time.Minute)
+		}
+		start = engine.Start
+		result, err := enginesim.Run(engine, enginesim.Workload{Lengths: "chat", Arrivals: "poisson"}, 0.3, 4*time.Minute)
+		require.NoError(t, err)
+		for _, export := range result.Exports {
+			a.Record(export.Traces, false)
+		}
+		collects = append(collects, tick(a, clock))
+	}
+	a.Close()
+	collects = append(collects, tick(a, clock))
+
+	points := windowPoints(collects, deviceUtilization.Name)[""]
+	require.Greater(t, len(points), 5)
+	for i, dp := range points {
+		assert.Equal(t, i == len(points)-1, dp.Flags().NoRecordedValue(), "the last point, and no other, has no value")
+	}
+	occupied := windowPoints(collects, occupancy.Name)[""]
+	assert.Greater(t, occupied[len(occupied)-1].Timestamp(), points[len(points)-1].Timestamp(), "other figures go on")
+}
