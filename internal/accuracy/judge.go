@@ -27,6 +27,8 @@ const (
 	minOccupied = 0.01
 	// minSteps is the number of decode steps of a window from which on their mean duration is compared.
 	minSteps = 20
+	// minTokens is the number of output tokens of a window from which on their rate is compared.
+	minTokens = 100
 	// minRunning is the mean of running requests from which on a share of them is compared.
 	minRunning = 0.1
 )
@@ -62,7 +64,9 @@ type score struct {
 	states          [timeline.NumStates]mean
 
 	running, runningTruth, waiting mean // error, truth, error; requests
+	waitingTruth, waitingGiven     mean // of the windows given; share of windows
 	step, stepBias                 mean // relative
+	output                         mean // output tokens per second, relative
 	capacity                       mean // relative, where the guard admits a figure
 	admitted                       mean
 	completeness                   mean
@@ -90,8 +94,8 @@ func (s *score) merge(o *score) {
 
 func (s *score) means() []*mean {
 	return []*mean{
-		&s.given, &s.deviceAbs, &s.bias, &s.inside, &s.width, &s.verdict, &s.running, &s.runningTruth, &s.waiting,
-		&s.step, &s.stepBias, &s.capacity, &s.admitted, &s.completeness,
+		&s.given, &s.deviceAbs, &s.bias, &s.inside, &s.width, &s.verdict, &s.running, &s.runningTruth, &s.waiting, &s.waitingTruth, &s.waitingGiven,
+		&s.step, &s.stepBias, &s.output, &s.capacity, &s.admitted, &s.completeness,
 	}
 }
 
@@ -232,13 +236,21 @@ func (s *score) compare(truth *enginesim.Truth, in *received, begin time.Time, c
 	if c, ok := w.Get(timeline.Completeness); ok && running >= minRunning {
 		s.completeness.add(math.Abs(c - min(in.running(a, b, math.MaxInt64)/running, 1)))
 	}
-	if v, ok := w.Get(timeline.WaitingMean); ok {
+	v, ok := w.Get(timeline.WaitingMean)
+	s.waitingGiven.hit(ok)
+	if ok {
+		s.waitingTruth.add(waiting)
 		s.waiting.add(math.Abs(v - waiting))
 	}
 	if step, n := decodeStep(truth.Steps(a, b)); n >= minSteps {
 		if v, ok := w.Get(timeline.StepDuration); ok {
 			s.step.add(math.Abs(v/step - 1))
 			s.stepBias.add(v/step - 1)
+		}
+	}
+	if tokens := float64(truth.OutputTokens(a, b)); tokens >= minTokens {
+		if v, ok := w.Get(timeline.OutputThroughput); ok {
+			s.output.add(math.Abs(v*length/tokens - 1))
 		}
 	}
 	c, ok := w.Get(timeline.Capacity)

@@ -44,7 +44,7 @@ func benchmarkAdd(b *testing.B, name string, w workload, load float64) {
 	for i := range reqs {
 		add(i)
 	}
-	round = 1
+	round, windows = 1, 0
 	b.ReportAllocs()
 	b.ResetTimer()
 	for i := 0; i < b.N; i++ {
@@ -59,6 +59,7 @@ func benchmarkAdd(b *testing.B, name string, w workload, load float64) {
 	b.ReportMetric(float64(requests), "B-requests")
 	b.ReportMetric(float64(total-requests), "B-fixed")
 	b.ReportMetric(float64(b.N)/float64(max(windows, 1)), "req/window")
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(max(windows, 1)), "ns/window")
 }
 
 func BenchmarkAdd(b *testing.B) {
@@ -69,6 +70,44 @@ func BenchmarkAdd(b *testing.B) {
 			})
 		}
 		b.Run(name+"/long/80%", func(b *testing.B) { benchmarkAdd(b, name, long, 0.8) })
+	}
+}
+
+// BenchmarkWindow is what a window costs by itself: one with a single request, and one with none.
+func BenchmarkWindow(b *testing.B) {
+	for _, name := range []string{"idle", "one request"} {
+		b.Run(name, func(b *testing.B) {
+			t := New(Config{MaxNumSeqs: 128})
+			reqs := loaded(b, "default", chat, 0.05)
+			// One in every window, or in every hundredth.
+			every := 10.0
+			if name == "idle" {
+				every = 500
+			}
+			windows := 0
+			add := func(i int) {
+				r := reqs[i%len(reqs)]
+				length := r.End - r.Start
+				r.Start = timestampOf(int(simEpoch.UnixNano()) + int(float64(i)*every*sec))
+				r.End = r.Start + length
+				t.Add(&r)
+				// Others confirm that time goes on.
+				for range confirm {
+					t.Add(&r)
+				}
+				t.Drain(func(*Window) { windows++ })
+			}
+			for i := range 64 {
+				add(i)
+			}
+			windows = 0
+			b.ReportAllocs()
+			b.ResetTimer()
+			for i := range b.N {
+				add(64 + i)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(max(windows, 1)), "ns/window")
+		})
 	}
 }
 

@@ -40,11 +40,16 @@ func (k *bracket) memory() int {
 	return cap(k.c)*int(unsafe.Sizeof(constraint{})) + (cap(k.points)+cap(k.cap)+cap(k.dist)+cap(k.scores))*8 + cap(k.ending)*4
 }
 
-// A window takes up to minConstraints + the requests that ended in it, and maxConstraints, so that
-// the work per request is bounded. Leaving some out only widens the bracket.
+// A window takes up to minConstraints + the requests that ended in it, and maxConstraints (times its length in
+// constraintTime), so that the work per request is bounded. Leaving some out only widens the bracket.
 const (
 	minConstraints = 12
 	maxConstraints = 64
+	// maxConstraints is for a window of up to constraintTime, and grows with it up to maxConstraintsFactor.
+	constraintTime       = 10 * sec
+	maxConstraintsFactor = 8
+	// preferLong makes the longer of two requests inside the window the better one: fewer leave no gap.
+	preferLong = 0.05
 )
 
 func (k *bracket) reset() { k.c = k.c[:0] }
@@ -60,14 +65,15 @@ func (k *bracket) add(r *record, w0, w1 int64, blocked float64) {
 	}
 	c.lo = min(c.lo, c.hi)
 	// What it says of the window at least: the longer outside, the less.
-	c.score = l - float64(min(r.re, w1)-max(r.rs, w0))/sec
+	inside := float64(min(r.re, w1)-max(r.rs, w0)) / sec
+	c.score = l - inside - preferLong*inside
 	k.c = append(k.c, c)
 }
 
 // solve returns the least and the most of the busy time in [w0, w1), s. occupied is the union of
 // the running times in the window, in which so many requests ended. It is not sound when the constraints contradict each other.
 func (k *bracket) solve(w0, w1 int64, occupied []span, ended int) (lo, hi float64, sound bool) {
-	if limit := min(minConstraints+ended, maxConstraints); len(k.c) > limit {
+	if limit := min(minConstraints+ended, min(max(int((w1-w0)/constraintTime), 1), maxConstraintsFactor)*maxConstraints); len(k.c) > limit {
 		k.scores = k.scores[:0]
 		for i := range k.c {
 			k.scores = append(k.scores, k.c[i].score)

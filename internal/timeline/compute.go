@@ -6,6 +6,7 @@ package timeline
 // One window: the sweep over what ran and waited, and the figures that follow from it.
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -16,6 +17,7 @@ import (
 type scratch struct {
 	spans        []span
 	occupied     []span
+	decoding     []span
 	waiting      []span
 	starts, ends []int64
 	qStarts      []int64
@@ -26,7 +28,7 @@ type scratch struct {
 }
 
 func (s *scratch) memory() int {
-	return (cap(s.spans)+cap(s.occupied)+cap(s.waiting))*int(unsafe.Sizeof(span{})) +
+	return (cap(s.spans)+cap(s.occupied)+cap(s.decoding)+cap(s.waiting))*int(unsafe.Sizeof(span{})) +
 		(cap(s.starts)+cap(s.ends)+cap(s.qStarts)+cap(s.qEnds)+cap(s.firsts))*8 + cap(s.ran)*4
 }
 
@@ -55,8 +57,7 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 	s.occupied, s.waiting = s.occupied[:0], s.waiting[:0]
 	s.starts, s.ends, s.qStarts, s.qEnds = s.starts[:0], s.ends[:0], s.qStarts[:0], s.qEnds[:0]
 	dev := &t.device
-	dev.law = &t.law
-	dev.begin(&t.mask, &t.batches)
+	dev.begin(&t.mask, &t.batches, &t.pace)
 	t.bracket.reset()
 
 	var (
@@ -68,8 +69,9 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 		clocked, ran               int
 		rounded                    roundedCount
 	)
-	s.ran, s.firsts = s.ran[:0], s.firsts[:0]
+	s.ran, s.firsts, s.decoding = s.ran[:0], s.firsts[:0], s.decoding[:0]
 	s.shares.begin(w1 - w0)
+	unseen, waitingKnown := t.unseen(w1, seen)
 	n := 0
 	for i := range t.main {
 		r := &t.main[i]
@@ -89,7 +91,9 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 			if r.flags&hasQueue == 0 {
 				queueless = true
 			} else if a, b := max(q, w0), min(r.rs, w1); a < b {
-				waiting += float64(b-a) * weight
+				if q <= unseen.since {
+					waiting += float64(b-a) * weight
+				}
 				s.waiting = append(s.waiting, span{a, b})
 				if q < w0 {
 					waitBase++
@@ -116,6 +120,11 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 					s.ends = append(s.ends, r.re)
 				}
 				ran++
+				if r.has(hasSteps) {
+					if a := max(r.first(), w0); a < b {
+						s.decoding = append(s.decoding, span{a, b})
+					}
+				}
 				if r.has(stepClock | hasFirst) {
 					clocked++
 					if f := r.first(); f >= w0 && f < w1 {
@@ -132,10 +141,13 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 			}
 			if r.has(hasOut) && r.out > 0 {
 				hasOuts = true
-				if r.has(hasFirst) {
+				switch {
+				case t.pace.has(r) && r.first()/binOf(t.win) >= w0/binOf(t.win)-paceBack:
+					// Tokens are made when steps are: below.
+				case r.has(hasFirst):
 					f := r.first()
 					outTokens += weight * (tokenRate(1, f, f, w0, w1) + tokenRate(float64(r.out)-1, f, r.re, w0, w1))
-				} else {
+				default:
 					outTokens += weight * tokenRate(float64(r.out), r.rs, r.re, w0, w1)
 				}
 			}
@@ -156,10 +168,11 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 	var bins [historyPerWindow]float64
 	s.shares.end(&bins)
 	t.batches.add(w0, w1, &bins)
+	t.pace.weigh(&t.batches, w1)
 	for _, i := range s.ran {
 		r := &t.main[i]
 		l := float64(r.re-r.rs) / sec
-		blocked := dev.add(r, locality(l)*s.shares.of(max(r.rs, w0)-w0, min(r.re, w1)-w0), r.re < w1)
+		blocked := dev.add(r, i, locality(l)*s.shares.of(max(r.rs, w0)-w0, min(r.re, w1)-w0), r.re < w1)
 		if r.has(hasForward) {
 			t.bracket.add(r, w0, w1, blocked)
 		}
@@ -167,15 +180,15 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 	w.Requests = int64(math.Round(requests))
 
 	// Completeness: what of a request running at a moment is expected to have ended since.
-	complete, completeWaiting := 1.0, 1.0
+	complete, ended := 1.0, 1.0 // of what ran; of what was scheduled in the middle
 	if seen != math.MaxInt64 {
-		complete, completeWaiting = 0, 0
+		complete = 0
 		const points = 5
 		for k := range points {
 			at := w0 + (w1-w0)*int64(2*k+1)/(2*points)
 			complete += t.lengths.seen(float64(seen-at)/sec) / points
 		}
-		completeWaiting = t.waits.seen()
+		ended = t.lengths.within(float64(seen-(w0+w1)/2) / sec)
 	}
 	w.Set(Completeness, complete)
 
@@ -196,9 +209,13 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 	}
 	if !queueless {
 		slices.Sort(s.qStarts)
-		scale := scale * max(complete, 0.05) / max(completeWaiting, 0.05)
-		w.Set(WaitingMean, waiting/length*scale)
-		w.Set(WaitingMax, float64(peak(waitBase, s.qStarts, s.qEnds))*float64(uint32(1)<<t.shift)*scale)
+		// Most of those who waited have been seen; for the others see unseen.
+		scale := 1 / (max(ended, 0.05) * p)
+		mean, last := waiting/length*scale+unseen.waiting(w0, w1)/p, unseen.waiting(w1-1, w1)/p
+		if waitingKnown && unseen.sigma <= max(1, maxWaitingError*mean) {
+			w.Set(WaitingMean, mean)
+			w.Set(WaitingMax, float64(peak(waitBase, s.qStarts, s.qEnds))*float64(uint32(1)<<t.shift)*scale+last)
+		}
 		waited := unionByEnd(s.waiting)
 		if p == 1 {
 			w.Set(QueuePressure, float64(sum(s.waiting[waited:]))/length)
@@ -210,12 +227,10 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 	if hasIns || ran == 0 {
 		w.Set(InputThroughput, inTokens/length*sec*scale)
 	}
-	if hasOuts || ran == 0 {
-		w.Set(OutputThroughput, outTokens/length*sec*scale)
-	}
 
 	// The device, and what speaks against believing it.
-	est := dev.estimate(occupied, w0, w1, running/max(float64(occupied), 1), float64(len(s.starts)), s.ends)
+	s.decoding = union(s.decoding)
+	est := dev.estimate(occupied, w0, w1, running/max(float64(occupied), 1), float64(len(s.starts)))
 	t.find.rounded(rounded, w1-w0)
 	t.find.steps(s.ends, w1-w0, est.wall)
 	if 2*clocked > ran {
@@ -247,6 +262,33 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 	}
 	withheld := w.Flags&(MixedEngines|Sampled|Thinned) != 0 || complete < minCompleteness ||
 		w.Flags.Has(RoundedTimestamps) && est.mode == ModeMasked
+	forward := est.step - est.gap // of a decode step
+	if t.pace.solve(t, w0, w1, est.mode == ModeMasked, est.between) {
+		step, steps, ok := t.pace.step(&t.mask, s.decoding)
+		if ok {
+			t.pace.observe(w0, w1, step, steps, running/float64(max(occupied, 1)))
+		}
+		if ok && est.step > 0 {
+			est.gap *= step / est.step
+			est.step = step
+		}
+		est.wall = step
+		if !ok {
+			est.step, est.wall = 0, 0 // hardly a step was made
+		}
+	}
+	outTokens += t.pace.tokensMade(t, w0, w1)
+	for k := range dev.ended {
+		x := &dev.ended[k]
+		if u := x.q - x.others*est.between; x.batch > 0 && u > 0 {
+			t.pace.learn(&t.main[x.i], x.batch)
+		}
+	}
+	if hasOuts || ran == 0 {
+		w.Set(OutputThroughput, outTokens/length*sec*scale)
+		t.pace.prefill += est.prefillWall
+		t.pace.made += w.Value(OutputThroughput) * length / sec
+	}
 	if est.wall > 0 {
 		switch {
 		case est.step > 0 && !withheld:
@@ -254,6 +296,17 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 		case est.mode == ModeUnknown && w.Flags&MixedEngines == 0:
 			w.Set(StepDuration, est.wall)
 		}
+	}
+	// Spans do not show the step that an engine with asynchronous output processing runs in vain after
+	// the last request of a busy period.
+	vain := 0.0
+	if est.mode != ModeUnknown {
+		vain = vainTime(s.occupied, w1, forward) / float64(w1-w0)
+	}
+	if w.Flags.Has(AsyncOutput) && est.ok {
+		est.busy += vain
+		est.decode += vain * length / sec
+		occupied = min(occupied+int64(vain*length), w1-w0)
 	}
 	t.states(w, est, occupied, w1-w0, withheld)
 	if est.ok && !withheld {
@@ -267,6 +320,7 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 		if t.lengths.n < enough && occ > 0 {
 			hi = min(hi+1-occ, 1) // how long requests may run unseen is not known yet
 		}
+		hi = min(hi+vain, 1)                  // whether it is one cannot always be told
 		est.busy = min(max(est.busy, lo), hi) // what the spans prove binds the estimate too
 		w.Set(DeviceLower, lo)
 		w.Set(DeviceUpper, hi)
@@ -278,7 +332,7 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 			w.Set(HostGap, est.gap)
 		}
 	}
-	t.capacity(w, occ, running/length/max(occ, 1e-9)*scale)
+	t.capacity(w, occ, running/length/max(occ, 1e-9)*scale, waiting/length)
 }
 
 // states divides the window's time; est.busy and its parts are shares of the occupied time.
@@ -335,6 +389,34 @@ func unionByEnd(s []span) int {
 		s[k] = s[i]
 	}
 	return k
+}
+
+// vainTime is the time in ns, up to w1, of one forward pass of so many s at the end of every span.
+func vainTime(occupied []span, w1 int64, forward float64) float64 {
+	var n float64
+	for k, o := range occupied {
+		rest := w1 - o.b
+		if k+1 < len(occupied) {
+			rest = occupied[k+1].a - o.b
+		}
+		n += min(float64(rest), forward*sec)
+	}
+	return n
+}
+
+// union sorts spans and makes them disjoint in place.
+func union(s []span) []span {
+	slices.SortFunc(s, func(a, b span) int { return cmp.Compare(a.a, b.a) })
+	k := 0
+	for _, x := range s {
+		if k > 0 && x.a <= s[k-1].b {
+			s[k-1].b = max(s[k-1].b, x.b)
+			continue
+		}
+		s[k] = x
+		k++
+	}
+	return s[:k]
 }
 
 func sum(s []span) int64 {

@@ -14,7 +14,6 @@ package timeline
 
 import (
 	"math"
-	"slices"
 )
 
 // vote is one request that ended in the window.
@@ -22,17 +21,22 @@ type vote struct {
 	f, p, q, l float64
 	n, host    float64 // decode steps and host part in the executor; n < 0: unknown
 	others     float64 // prefill windows of others
+	rest       float64 // decode time outside of the executor and the scheduler; < 0: unknown
 	batch      float64 // mean running requests of its life; 0: unknown
 }
 
-// wall is one request that ended in the window: its mean batch, decode steps and decode time.
-type wall struct{ batch, n, time float64 }
+// ended is one request that ended in the window: its place, the mean batch of its decode steps (0: unknown), its decode time
+// without the prefill windows of others, and how many those are.
+type ended struct {
+	i                int32
+	batch, q, others float64
+}
 
 type device struct {
-	law     *stepLaw
-	walls   []wall
 	mask    *prefills
 	batches *history
+	pace    *pace
+	ended   []ended
 	votes   []vote
 
 	// Sums of the window over the requests that overlap it, weighted.
@@ -53,15 +57,12 @@ type device struct {
 	hostLaw           regression // E - F: per step, per step and batch
 	hostPart          regression // E - F: per request, per decode step, per decode step and batch
 	maskPart          regression // p - F: the same; the first is the prefill window's part without a forward pass
+	after             regression // the host's time after a step: per step, per decode step and batch, per prefill step and batch
+	afterN            float64
 	cycles            regression // q: per decode step, per step and batch, per prefill window of another
 	part              float64    // of the last window
 	small             float64    // requests of a prefill step
 	lawN              float64    // requests in cycles
-	lawNow            [3]float64 // the law they gave at the last window
-	actual, predicted float64    // decayed sums of q and of what the law says it is
-	wallAct, wallPred float64    // the same of the wall time
-	clockN, clockR    float64    // decayed, of clockRatio
-	gaps              []float64  // scratch
 	swallowed         float64    // decayed share of ends inside another's prefill window
 	ends              float64
 	forwardSeen       bool
@@ -75,18 +76,20 @@ type estimate struct {
 	mode Mode
 	busy float64 // share of the window
 
-	delta      float64 // density of forward passes in the decode steps
-	part       float64 // time of a prefill window without a forward pass
-	step, wall float64 // decode step; the same with the prompts of others
-	gap        float64 // host gap of a decode step
+	delta       float64 // density of forward passes in the decode steps
+	part        float64 // time of a prefill window without a forward pass
+	step, wall  float64 // decode step; the same with the prompts of others
+	gap         float64 // host gap of a decode step
+	prefillWall float64 // time of prefill steps in the window
+	between     float64 // time of a prefill step outside its window
 
 	prefill, decode        float64
 	executeHost, scheduler float64
 }
 
-func (d *device) begin(m *prefills, h *history) {
-	d.mask, d.batches = m, h
-	d.votes, d.walls = d.votes[:0], d.walls[:0]
+func (d *device) begin(m *prefills, h *history, p *pace) {
+	d.mask, d.batches, d.pace = m, h, p
+	d.votes, d.ended = d.votes[:0], d.ended[:0]
 	d.sw, d.swAll = 0, 0
 	d.masked, d.mixed = ratioSums{}, ratioSums{}
 	d.steps, d.decode, d.fSteps, d.fDecode, d.others = 0, 0, 0, 0, 0
@@ -99,7 +102,7 @@ func (d *device) begin(m *prefills, h *history) {
 func locality(l float64) float64 { return 1 / (1 + l*l/4) }
 
 // add takes a request that ran in the window with its weight, and whether it ended in it.
-func (d *device) add(r *record, w float64, ended bool) float64 {
+func (d *device) add(r *record, i int32, w float64, over bool) float64 {
 	l := float64(r.re-r.rs) / sec
 	d.swAll += w
 	dec := l - float64(r.prefill)
@@ -109,8 +112,9 @@ func (d *device) add(r *record, w float64, ended bool) float64 {
 		if r.out > 8 {
 			d.minPerStep = min(d.minPerStep, dec/float64(r.out-1))
 		}
-		if b, ok := d.batches.mean(r.rs, r.re); ended && ok {
-			d.walls = append(d.walls, wall{b, float64(r.out - 1), dec})
+		if over {
+			b := d.batchOf(r)
+			d.ended = append(d.ended, ended{i: i, batch: b, q: dec})
 		}
 	}
 	if !r.has(hasForward | hasFirst) {
@@ -126,7 +130,7 @@ func (d *device) add(r *record, w float64, ended bool) float64 {
 		d.schedN += w
 		d.sched += w * float64(r.scheduler) / l
 	}
-	v := vote{f: f, p: p, q: q, l: l, n: -1}
+	v := vote{f: f, p: p, q: q, l: l, n: -1, rest: -1}
 	if r.has(hasSteps) {
 		n := float64(r.out) - 1
 		v.n, v.others, v.host = n, float64(k2-k1), -1
@@ -139,6 +143,10 @@ func (d *device) add(r *record, w float64, ended bool) float64 {
 		}
 		if r.has(hasExecute) {
 			v.host = max(0, float64(r.execute)-f)
+			if r.has(hasScheduler) {
+				m := v.others
+				v.rest = max(q-(float64(r.execute)-p)-float64(r.scheduler)*(n+m)/(n+m+1), 0)
+			}
 			d.hostN += w * n
 			d.hostW += w
 			d.host += w * v.host
@@ -149,8 +157,13 @@ func (d *device) add(r *record, w float64, ended bool) float64 {
 	d.masked.num += w * (f - p)
 	d.masked.den += w * q
 	d.maskedN += w
-	if ended {
-		v.batch, _ = d.batches.mean(r.rs, r.re)
+	if over {
+		if k := len(d.ended) - 1; k >= 0 && d.ended[k].i == i {
+			v.batch = d.ended[k].batch
+			d.ended[k].q, d.ended[k].others = q, v.others
+		} else {
+			v.batch = d.batchOf(r)
+		}
 		d.votes = append(d.votes, v)
 		if n := float64(r.out); r.has(hasSteps) && n > 1 {
 			d.ends++
@@ -161,6 +174,15 @@ func (d *device) add(r *record, w float64, ended bool) float64 {
 		}
 	}
 	return d.blocked(float64(covered2-covered1)/sec, float64(k2-k1))
+}
+
+// batchOf is the mean number of running requests in a request's decode steps; 0 is unknown.
+func (d *device) batchOf(r *record) float64 {
+	if b, ok := d.pace.batch(r.first(), r.re); ok {
+		return b
+	}
+	b, _ := d.batches.mean(r.rs, r.re)
+	return b
 }
 
 // blocked is the least forward time of the prompts of others that held a request up for covered s
@@ -182,10 +204,10 @@ func (d *device) async() bool { return d.ends > 10 && d.swallowed > 0.02*d.ends 
 
 // estimate closes the window's sums. started is the number of requests whose
 // prompt ran, ends are the requests' ends in the window, sorted.
-func (d *device) estimate(occupied, w0, w1 int64, batch, started float64, ends []int64) estimate {
+func (d *device) estimate(occupied, w0, w1 int64, batch, started float64) estimate {
 	var e estimate
 	if d.steps > 0 {
-		e.wall = d.localWall(batch, float64(w1-w0)/sec)
+		e.wall = d.decode / d.steps
 	}
 	if !math.IsInf(d.minPerStep, 1) {
 		if d.minStepSeen == 0 {
@@ -270,31 +292,16 @@ func (d *device) estimate(occupied, w0, w1 int64, batch, started float64, ends [
 		e.decode = delta * outside
 		steps := 0.0
 		if d.fSteps > 0 {
-			// The time between prefill windows is decode steps, and per prefill window of another
-			// the pass of the scheduler before it and the rest of the host after it. A window that
-			// reaches into the next step has swallowed that step's gap instead.
+			// A first estimate, of the requests' whole lives; what was made when is the pace's to say.
 			n, m := d.fSteps, d.others
 			forward := delta * d.fDecode / n
-			between := pass - (e.part - inExecutor)
-			law, known := d.cycles.solve([3]prior{{0, 1}, {0, 0.001}, {between + 0.5*pass, pass + 0.001}})
-			if known && d.lawN > 30 {
-				between = law[2]
+			between := d.between(pass, pass-(e.part-inExecutor))
+			e.between = between
+			if after, ok := d.afterPrefill(batch); ok && !async {
+				e.between = pass + after
 			}
 			other := max((d.fDecode-n*(forward+perStep+pass)-m*between)/n, 0)
 			cycle := forward + perStep + pass + other
-
-			// Requests tell of their whole lives. What a step was like in the window follows from how
-			// it goes with the batch, held against the requests that ended lately.
-			d.lawNow = law
-			if local := law[0] + law[1]*batch; known && d.lawN > 30 && d.predicted > 0 && local > 0 {
-				local *= d.actual / d.predicted
-				cycle = min(max(local, 0.5*cycle), 2*cycle)
-			}
-			// At full load steps and prompts come in a fixed ratio and cannot be told apart by the time
-			// they take, but by the clock.
-			if ratio, ok := d.clockRatio(ends, 0.85*(forward+perStep+pass), 1.45*cycle, cycle, length); ok {
-				cycle *= min(max(ratio, 0.8), 1.05)
-			}
 			e.step = cycle
 			e.gap = cycle * (1 - delta*d.fDecode/n/(forward+perStep+pass+other))
 			steps = outside * d.fSteps / d.fDecode
@@ -302,72 +309,39 @@ func (d *device) estimate(occupied, w0, w1 int64, batch, started float64, ends [
 		e.busy = (e.prefill + e.decode) / length
 		e.executeHost = inExecutor*nPrefill + perStep*steps
 	}
+	e.prefillWall = inPrefill + nPrefill*e.between
 	if d.schedN > 0 {
 		e.scheduler = d.sched / d.schedN * occ
 	}
 	return e
 }
 
-// localWall is the wall time of a decode step in the window: what the requests that overlap it say
-// of their lives, or, once the step law is known, that law at the window's batch, held against the
-// requests that ended lately.
-func (d *device) localWall(batch, length float64) float64 {
-	mean := d.decode / d.steps
-	f := math.Exp2(-length / 30)
-	d.wallAct *= f
-	d.wallPred *= f
-	a, b, _, hi, ok := d.law.fit()
-	for _, w := range d.walls {
-		if ok {
-			scale := 1 / (1 + w.time)
-			d.wallAct += scale * w.time
-			d.wallPred += scale * w.n * (a + b*w.batch)
-		}
-		d.law.add(w.batch, w.time/w.n)
+// between is what a prefill step takes outside of its prefill window: the pass of the scheduler before it
+// and the rest of the host after it. A window that reaches into the next step has swallowed
+// that step's gap instead. guess is without the rest of the host.
+func (d *device) between(pass, guess float64) float64 {
+	law, ok := d.cycles.solve([3]prior{{0, 1}, {0, 0.001}, {guess + 0.5*pass, pass + 0.001}})
+	if ok && d.lawN > 30 {
+		return law[2]
 	}
-	if !ok || d.wallPred <= 0 || d.law.n < 30 || batch > 1.2*hi {
-		return mean
-	}
-	return min(max((a+b*batch)*d.wallAct/d.wallPred, 0.5*mean), 2*mean)
+	return guess
 }
 
-// clockRatio is the duration of a decode step by the engine's clock over the expected one: requests
-// end with steps, so that the smallest gaps between two ends, no prompt between them, are steps.
-// What lies between lo and hi counts. It is not known where there are too few.
-func (d *device) clockRatio(ends []int64, lo, hi, expected, length float64) (float64, bool) {
-	if !(lo > 0 && expected > 0) {
-		return 1, false
+// afterPrefill is the host's time after a prefill step with so many requests running, and whether it is known: decode
+// steps and prefill steps have the same base and differ in what they take per request. At full load they come in a
+// fixed ratio, so that no more is asked of the requests than they can tell: it is not more than after a
+// decode step.
+func (d *device) afterPrefill(batch float64) (float64, bool) {
+	if d.afterN <= 30 {
+		return 0, false
 	}
-	d.gaps = d.gaps[:0]
-	// The ends of one step are stamped one after the other: their mean counts.
-	prev, prevEnd := 0.0, int64(0)
-	for i := 0; i < len(ends); {
-		j, off := i+1, 0.0
-		for ; j < len(ends) && float64(ends[j]-ends[i])/sec < 0.4*lo; j++ {
-			off += float64(ends[j]-ends[i]) / sec
-		}
-		at := float64(ends[i]-ends[0])/sec + off/float64(j-i)
-		if g := at - prev; prevEnd != 0 && g > lo && g < hi {
-			a, _ := d.mask.cover(prevEnd)
-			if b, _ := d.mask.cover(ends[i]); b == a {
-				d.gaps = append(d.gaps, g)
-			}
-		}
-		prev, prevEnd = at, ends[i]
-		i = j
+	c, ok := d.after.solve([3]prior{{0, 0.1}, {0, 0.001}, {0, 0.001}})
+	if !ok {
+		return 0, false
 	}
-	fade := math.Exp2(-length / 60)
-	d.clockN *= fade
-	d.clockR *= fade
-	if n := len(d.gaps); n > 0 {
-		slices.Sort(d.gaps)
-		d.clockN += float64(n)
-		d.clockR += float64(n) * (d.gaps[(n-1)/2] + d.gaps[n/2]) / 2 / expected
-	}
-	if d.clockN < 10 {
-		return 1, false
-	}
-	return d.clockR / d.clockN, true
+	slope := max(c[1], 0)
+	c, ok = d.after.solve([3]prior{{0, 0.1}, {0, 0.001}, {0.4 * slope, 0.3*slope + 1e-7}})
+	return min(max(c[0]+c[2]*batch, 0), max(c[0]+c[1]*batch, 0)), ok
 }
 
 // castVotes lets every request that ended in the window, once, speak for a mode and about the
@@ -383,10 +357,9 @@ func (d *device) castVotes(masked, mixed, part, length float64) {
 	d.hostPart.fade(fade)
 	d.maskPart.fade(fade)
 	d.cycles.fade(fade)
+	d.after.fade(fade)
+	d.afterN *= fade
 	d.lawN *= fade
-	short := math.Exp2(-length / 30)
-	d.actual *= short
-	d.predicted *= short
 	for _, v := range d.votes {
 		scale := 1 / (v.l + 0.25)
 		a := (v.f - max(0, v.p-part) - masked*v.q) * scale
@@ -408,13 +381,13 @@ func (d *device) castVotes(masked, mixed, part, length float64) {
 			d.hostPart.add(1, v.n, v.n*v.batch, v.host, steep(v.host, 0.0005))
 		}
 		d.maskPart.add(1, v.n, v.n*v.batch, v.p-v.f, steep(v.p-v.f, 0.001))
+		if v.n > 0 && v.rest >= 0 {
+			d.after.add(v.n+v.others+1, v.n*v.batch, v.others*v.batch, v.rest, weight(v.rest, 0.0005))
+			d.afterN++
+		}
 		if v.n > 0 {
 			d.cycles.add(v.n, v.n*v.batch, v.others, v.q, weight(v.q, 0.002))
 			d.lawN++
-			if x := v.n*(d.lawNow[0]+d.lawNow[1]*v.batch) + v.others*d.lawNow[2]; x > 0 {
-				d.actual += v.q / (1 + v.l)
-				d.predicted += x / (1 + v.l)
-			}
 		}
 	}
 }

@@ -76,24 +76,28 @@ func (h *lengths) seen(age float64) float64 {
 	return min(1, s/h.total)
 }
 
-// waits is the share of the waiting time that has been seen when a window closes: of a request
-// that waits at some moment the rest of its queue and its run are still to come.
-type waits struct{ num, den float64 }
-
-func (s *waits) decay(f float64) {
-	s.num *= f
-	s.den *= f
-}
-
-// add takes a request that waited for queue and ran for l, with the grace and length of windows, s.
-func (s *waits) add(l, queue, grace, window float64) {
-	s.den += queue
-	s.num += min(max(grace+window/2-l, 0), queue)
-}
-
-func (s *waits) seen() float64 {
-	if s.den <= 0 {
+// within is the share of the requests that take no longer than age.
+func (h *lengths) within(age float64) float64 {
+	if h.n <= 0 {
 		return 1
 	}
-	return s.num / s.den
+	var c float64
+	for b := range lengthsBucket(age) + 1 {
+		c += float64(h.count[b])
+	}
+	return min(1, c/h.n)
+}
+
+// residual is what a request that runs at a random moment takes in all, on average, s.
+func (h *lengths) residual() float64 {
+	if h.total <= 0 {
+		return 0
+	}
+	var ss float64
+	for b := range h.count {
+		if c := float64(h.count[b]); c > 0 {
+			ss += float64(h.sum[b]) * float64(h.sum[b]) / c
+		}
+	}
+	return ss / h.total
 }

@@ -88,8 +88,10 @@ func (p *prefills) add(windows []span) {
 }
 
 // cover is the covered time before t, with the index of the first entry that starts after t.
-func (p *prefills) cover(t int64) (int64, int) {
-	lo, hi := 0, len(p.entries)
+func (p *prefills) cover(t int64) (int64, int) { return p.coverIn(t, 0, len(p.entries)) }
+
+// coverIn is cover where that index is known to be in [lo, hi].
+func (p *prefills) coverIn(t int64, lo, hi int) (int64, int) {
 	for lo < hi {
 		m := int(uint(lo+hi) >> 1)
 		if p.entries[m].start <= t {
@@ -98,14 +100,26 @@ func (p *prefills) cover(t int64) (int64, int) {
 			hi = m
 		}
 	}
-	if lo == 0 {
-		if len(p.entries) > 0 {
-			return p.entries[0].cum, 0
-		}
-		return 0, 0
+	return p.coverAt(t, lo), lo
+}
+
+// coverFrom is cover where that index is not before k and not far from it.
+func (p *prefills) coverFrom(t int64, k int) (int64, int) {
+	for k < len(p.entries) && p.entries[k].start <= t {
+		k++
 	}
-	k := lo - 1
-	return p.entries[k].cum + min(t-p.entries[k].start, p.length(k)), lo
+	return p.coverAt(t, k), k
+}
+
+func (p *prefills) coverAt(t int64, k int) int64 {
+	if k == 0 {
+		if len(p.entries) > 0 {
+			return p.entries[0].cum
+		}
+		return 0
+	}
+	e := &p.entries[k-1]
+	return e.cum + min(t-e.start, p.length(k-1))
 }
 
 // drop forgets entries that ended before t.

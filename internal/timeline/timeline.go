@@ -53,11 +53,13 @@ type Timeline struct {
 
 	lengths lengths
 	totals  lengths // the same of the whole time since arrival
-	waits   waits
+	queue   arrivals
 	mask    prefills
 	batches history
 	device  device
-	law     stepLaw
+	best    float64 // highest output token throughput, decayed
+	pace    pace
+	full    full
 	find    detector
 	bracket bracket
 	scratch scratch
@@ -105,6 +107,8 @@ func (t *Timeline) reset() {
 	t.minEnd, t.minArr = math.MaxInt64, math.MaxInt64
 	t.pending, t.main = t.pending[:0], t.main[:0]
 	t.mask.entries, t.mask.end = t.mask.entries[:0], 0
+	t.pace.restart()
+	t.queue, t.full.streak = arrivals{}, 0
 	t.setGrace()
 }
 
@@ -360,7 +364,7 @@ func (t *Timeline) setGrace() {
 		g = lo
 		if t.totals.n > 0 {
 			// The longest of a few is soon outdone.
-			margin := 1 + 5/math.Sqrt(max(t.totals.n, 1))
+			margin := 1 + 10/math.Sqrt(max(t.totals.n, 1))
 			g = time.Duration(min(max(t.totals.quantile(graceQuantile)*margin*sec, float64(lo)), float64(t.cfg.MaxGrace)))
 		}
 	}
@@ -424,7 +428,6 @@ func (t *Timeline) move() {
 	fade := math.Exp2(-float64(t.win) / float64(10*time.Minute))
 	t.lengths.decay(fade)
 	t.totals.decay(fade)
-	t.waits.decay(fade)
 	t.mask.distinct *= fade
 	t.mask.partial *= fade
 	for i := range t.moved {
@@ -433,7 +436,10 @@ func (t *Timeline) move() {
 		t.lastEnd = max(t.lastEnd, r.re)
 		t.lengths.add(float64(r.re-r.rs)/sec, r.weight())
 		t.totals.add(float64(r.re-r.arrival())/sec, r.weight())
-		t.waits.add(float64(r.re-r.rs)/sec, float64(r.queue), float64(t.grace)/sec, float64(t.win)/sec)
+		if t.device.mode() == ModeMixed || !r.has(hasForward) {
+			t.pace.prompt(r, t.win)
+		}
+		t.queue.add(r.arrival(), r.weight(), t.win)
 		if r.has(stepClock|hasFirst) && r.prefill > 0 {
 			windows = append(windows, span{r.rs, r.first()})
 		}
@@ -488,7 +494,7 @@ func (t *Timeline) Memory() (total, requests int) {
 	requests = (cap(t.pending)+cap(t.main)+cap(t.moved)+cap(t.far))*int(unsafe.Sizeof(record{})) +
 		cap(t.mask.entries)*int(unsafe.Sizeof(prefillEntry{}))
 	total = int(unsafe.Sizeof(*t)) + requests + cap(t.windows)*int(unsafe.Sizeof(Window{})) +
-		t.scratch.memory() + t.bracket.memory() + cap(t.mask.merge)*int(unsafe.Sizeof(span{}))
+		t.scratch.memory() + t.bracket.memory() + t.pace.memory() + cap(t.mask.merge)*int(unsafe.Sizeof(span{}))
 	return total, requests
 }
 

@@ -23,7 +23,7 @@ type Window struct {
 	Mode Mode
 	// Flags are findings about the input.
 	Flags Flags
-	// Guard says whether the step law may be extrapolated to a full batch.
+	// Guard says whether the capacity of a full engine is known.
 	Guard Guard
 
 	present uint64
@@ -39,7 +39,8 @@ const (
 	// mean over the window divided by the completeness.
 	RunningMean Figure = iota
 	RunningMax
-	// WaitingMean and WaitingMax are the requests before their first schedule.
+	// WaitingMean and WaitingMax are the requests before their first schedule. Those not seen yet are counted by the
+	// rate of arrivals; absent where that may be off by more than one request and a tenth.
 	WaitingMean
 	WaitingMax
 	// Occupancy is the share of the window with a running request, QueuePressure with a waiting one.
@@ -53,7 +54,8 @@ const (
 	// DeviceWaitRatio is the share of the occupied time in which the device runs no forward pass.
 	DeviceWaitRatio
 	// StepDuration is the mean duration of a decode step, HostGap the part of it without a
-	// forward pass, in seconds. With SpeculativeDecoding it is the time per accepted token.
+	// forward pass, in seconds. With SpeculativeDecoding it is the time per accepted token. Absent
+	// where hardly a step was made.
 	StepDuration
 	HostGap
 	// BatchUtilization is the mean number of running requests while any runs over MaxNumSeqs.
@@ -62,11 +64,13 @@ const (
 	// highest throughput seen. Both may pass 1 a little.
 	CapacityFit
 	CapacityPeak
-	// Capacity is the output token throughput of a full batch by the step law, in tokens per
-	// second: M/(a + b M).
+	// Capacity is the output token throughput of a full engine, in tokens per second: measured where
+	// requests waited for it all the time, else that of a batch of MaxNumSeqs by the law of decoding
+	// and the prompts that come with as many tokens.
 	Capacity
 	// StepLawA and StepLawB are the step law's intercept (s) and slope (s per running request).
-	// Its step is wall time per output token, time lost to the prompts of others included.
+	// Its step is wall time per output token in a lasting load, prompts included. Capacity is M/(a + b M)
+	// unless it was measured.
 	StepLawA
 	StepLawB
 	// MarginalRatio is b B/(a + b B): the part of a step that grows with the batch.
@@ -164,17 +168,18 @@ func (m Mode) String() string {
 	}
 }
 
-// Guard is whether the step law holds far enough.
+// Guard is whether a capacity is known.
 type Guard uint8
 
-// The states of the range guard.
+// The states of the guard.
 const (
 	// GuardUnknown: MaxNumSeqs is unknown, or there is no step to fit.
 	GuardUnknown Guard = iota
-	// GuardNarrow: no batch near a third of MaxNumSeqs was seen yet, or all were alike;
-	// capacity would be over-estimated.
+	// GuardNarrow: the engine was not full for long, and no batch near a third of MaxNumSeqs was
+	// seen yet, or all were alike, or prompts take most of the time, or something else than MaxNumSeqs
+	// limits the batch; capacity would be a guess.
 	GuardNarrow
-	// GuardOK: the law covers enough.
+	// GuardOK: the engine was full for long enough, or the law covers enough.
 	GuardOK
 )
 

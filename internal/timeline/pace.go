@@ -1,0 +1,494 @@
+// Copyright The otelcol-serving Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package timeline
+
+// The pace of decoding: how many steps the engine made in each moment.
+//
+// A request of n + 1 tokens proves that the engine made n decode steps between its first and its
+// last token. With r the steps per second of decoding time u, the integral of r over the request's
+// decoding is n; many requests that begin and end at different moments leave r little freedom. It is
+// found bin by bin by simultaneous iterative reconstruction (SIRT: Gilbert, J. Theor. Biol. 36, 1972),
+// starting from what the window before came to.
+//
+// Time spent on prompts is not decoding time. With prompts in steps of their own it is known from
+// the requests' prefill windows. With prompts in the steps that decode it is the tokens of the
+// prompts that ran meanwhile times what a prompt token takes, which is learnt from the requests.
+
+import (
+	"math"
+	"unsafe"
+)
+
+const (
+	paceBin       = 1250 * 1000_000 // ns, about: a whole part of a window
+	pacePerWindow = 128             // bins at most
+	paceLen       = 512             // bins kept
+	paceBack      = 96              // bins before the window that take part
+	paceAhead     = 30 * sec        // what starts so long after the window takes part
+	paceSweeps    = 3
+	// paceNear is the decoding time, s, beyond which a request's word on any one moment weighs less.
+	paceNear = 1
+	// finePerBin divides a bin for the tokens of prompts.
+	finePerBin = 16
+	fineLen    = paceLen * finePerBin
+)
+
+type pace struct {
+	bin         int64 // ns
+	first, next int64 // numbers of the oldest bin with a pace, and of the one after the newest
+	rate        [paceLen]float64
+
+	tokens   []float32 // of prompts, by fine bins; nil where nobody asked
+	fineNext int64
+
+	// Lasting, learnt.
+	laws      [2]stepLaw // decoding time of a step by the batch, in mixed and in masked mode: until the mode is found, steps are others
+	perToken  regression // decode time: per step, per step and batch, per prompt token
+	learnt    float64    // requests in perToken
+	tokenTime float64    // what a prompt token takes of a step, s
+	in, out   float64    // tokens of requests
+	prefill   float64    // s in prefill steps
+	made      float64    // output tokens meanwhile
+
+	// Of the last window solved.
+	masked    bool
+	between   float64
+	lo, hi    int64 // bins
+	u         []float64
+	cover     []int64 // at the start of each bin, as prefills.cover
+	covered   []int
+	cumTokens []float64 // at the start of each fine bin
+	cum       []float64 // steps at the start of each bin
+	num, den  []float64
+	rows      []paceRow
+	short     []int32 // requests that made all their tokens at about the same moment
+
+	// Of the last window weighed.
+	from       int64 // bin
+	sumS, sumB []float64
+}
+
+// paceRow is one request: where its first and its last token are, in bins from lo, its decode steps, its decoding
+// time and its place among the requests.
+type paceRow struct {
+	from, to, n, u float32
+	i              int32
+}
+
+func (p *pace) memory() int {
+	return cap(p.rows)*int(unsafe.Sizeof(paceRow{})) + (cap(p.tokens)+cap(p.short))*4 +
+		(cap(p.u)+cap(p.cover)+cap(p.covered)+cap(p.cumTokens)+cap(p.cum)+cap(p.num)+cap(p.den)+cap(p.sumS)+cap(p.sumB))*8
+}
+
+// restart forgets what belongs to moments, for the engine's clock was set back.
+func (p *pace) restart() {
+	p.first, p.next, p.fineNext = 0, 0, 0
+	clear(p.tokens)
+	p.u, p.sumS, p.sumB = p.u[:0], p.sumS[:0], p.sumB[:0]
+}
+
+// binOf is the length of a bin for windows of win.
+func binOf(win int64) int64 {
+	return max(win/min(max((win+paceBin-1)/paceBin, 1), pacePerWindow), finePerBin)
+}
+
+// prompt notes when a prompt ran.
+func (p *pace) prompt(r *record, win int64) {
+	p.bin = binOf(win)
+	if !r.has(hasFirst|hasIn) || r.in == 0 {
+		return
+	}
+	if p.tokens == nil {
+		p.tokens = make([]float32, fineLen)
+	}
+	fine := p.bin / finePerBin
+	a, b := r.rs, r.first()
+	i, j := a/fine, b/fine
+	if j >= p.fineNext {
+		for k := max(p.fineNext, j-fineLen+1); k <= j; k++ {
+			p.tokens[k%fineLen] = 0
+		}
+		p.fineNext = j + 1
+	}
+	if i <= p.fineNext-fineLen {
+		return
+	}
+	if i == j {
+		p.tokens[i%fineLen] += float32(r.in)
+		return
+	}
+	per := float64(r.in) / float64(b-a)
+	for k := i; k <= j; k++ {
+		p.tokens[k%fineLen] += float32(per * float64(min(b, (k+1)*fine)-max(a, k*fine)))
+	}
+}
+
+// tokensAt is the prompt tokens before t, counted from the start of the range.
+func (p *pace) tokensAt(t int64) float64 {
+	fine := p.bin / finePerBin
+	d := t - p.lo*p.bin
+	if d <= 0 || len(p.cumTokens) == 0 {
+		return 0
+	}
+	k := int(d / fine)
+	if k >= len(p.cumTokens)-1 {
+		return p.cumTokens[len(p.cumTokens)-1]
+	}
+	f := float64(d-int64(k)*fine) / float64(fine)
+	return p.cumTokens[k] + f*(p.cumTokens[k+1]-p.cumTokens[k])
+}
+
+// part is the decoding time from the start of a bin of the range to a moment in it, s.
+func (p *pace) part(m *prefills, b, at int64) float64 {
+	d := float64(at-b*p.bin) / sec
+	i := b - p.lo
+	if p.masked {
+		c, k := m.coverIn(at, p.covered[i], p.covered[i+1])
+		return d - float64(c-p.cover[i])/sec - p.between*float64(k-p.covered[i])
+	}
+	if p.tokenTime == 0 {
+		return d
+	}
+	return d - p.tokenTime*(p.tokensAt(at)-p.cumTokens[i*finePerBin])
+}
+
+// at is a moment in bins from the start of the range.
+func (p *pace) at(m *prefills, ns int64) float32 {
+	b := ns / p.bin
+	if b >= p.hi {
+		return float32(p.hi - p.lo)
+	}
+	return float32(float64(b-p.lo) + min(max(p.part(m, b, ns)/p.u[b-p.lo], 0), 1))
+}
+
+// has reports whether a request says how many steps there were.
+func (p *pace) has(r *record) bool { return r.has(hasSteps) && r.out > 1 }
+
+// lay chooses the bins and the requests for a window, and places the requests in the bins.
+func (p *pace) lay(t *Timeline, w0, w1 int64) bool {
+	oldest := w0/p.bin - paceBack
+	p.lo, p.hi = w0/p.bin, (w1+p.bin-1)/p.bin
+	ahead := w1 + paceAhead
+	p.rows, p.short = p.rows[:0], p.short[:0]
+	for i := range t.main {
+		r := &t.main[i]
+		if r.rs >= ahead {
+			break
+		}
+		if !p.has(r) {
+			continue
+		}
+		b := r.first() / p.bin
+		if b < oldest {
+			continue
+		}
+		p.lo = min(p.lo, b)
+		p.hi = max(p.hi, r.re/p.bin+1)
+		p.rows = append(p.rows, paceRow{i: int32(i)}) //nolint:gosec // below MaxRequests
+	}
+	p.hi = min(p.hi, p.lo+paceLen)
+	n := int(p.hi - p.lo)
+
+	p.cumTokens = p.cumTokens[:0]
+	switch {
+	case p.masked:
+		p.cover, p.covered = p.cover[:0], p.covered[:0]
+		c, k := t.mask.cover(p.lo * p.bin)
+		p.cover, p.covered = append(p.cover, c), append(p.covered, k)
+		for b := p.lo + 1; b <= p.hi; b++ {
+			c, k = t.mask.coverFrom(b*p.bin, k)
+			p.cover, p.covered = append(p.cover, c), append(p.covered, k)
+		}
+	case p.tokens != nil:
+		c := 0.0
+		p.cumTokens = append(p.cumTokens, c)
+		for k := p.lo * finePerBin; k < p.hi*finePerBin; k++ {
+			if k < p.fineNext && k > p.fineNext-fineLen {
+				c += float64(p.tokens[k%fineLen])
+			}
+			p.cumTokens = append(p.cumTokens, c)
+		}
+	}
+	least := 0.02 * float64(p.bin) / sec
+	p.u, p.cum = p.u[:0], append(p.cum[:0], 0)
+	c := 0.0
+	for b := p.lo; b < p.hi; b++ {
+		var u float64
+		if i := b - p.lo; p.masked {
+			u = float64(p.bin-(p.cover[i+1]-p.cover[i]))/sec - p.between*float64(p.covered[i+1]-p.covered[i])
+		} else {
+			u = p.part(&t.mask, b, (b+1)*p.bin)
+		}
+		u = max(u, least)
+		c += u
+		p.u, p.cum = append(p.u, u), append(p.cum, c)
+	}
+	k := 0
+	for _, x := range p.rows {
+		r := &t.main[x.i]
+		x.from, x.to, x.n = p.at(&t.mask, r.first()), p.at(&t.mask, r.re), float32(r.out-1)
+		if x.to-x.from < 1e-3 {
+			p.short = append(p.short, x.i)
+			continue
+		}
+		x.u = float32(p.before(x.to) - p.before(x.from))
+		p.rows[k] = x
+		k++
+	}
+	p.rows = p.rows[:k]
+	return k > 0 && n > 0
+}
+
+// before is cum at a place between bins.
+func (p *pace) before(x float32) float64 {
+	i := min(int(x), len(p.cum)-2)
+	return p.cum[i] + (float64(x)-float64(i))*(p.cum[i+1]-p.cum[i])
+}
+
+// solve brings the pace up to date with the requests known, for a window.
+func (p *pace) solve(t *Timeline, w0, w1 int64, masked bool, between float64) bool {
+	p.rows, p.short = p.rows[:0], p.short[:0]
+	p.bin, p.masked, p.between = binOf(t.win), masked, between
+	fade := math.Exp2(-float64(w1-w0) / (5 * 60 * sec))
+	p.perToken.fade(fade)
+	p.learnt *= fade
+	fade = math.Exp2(-float64(w1-w0) / (30 * 60 * sec))
+	p.in, p.out, p.prefill, p.made = p.in*fade, p.out*fade, p.prefill*fade, p.made*fade
+	p.tokenTime = 0
+	if law, ok := p.perToken.solve([3]prior{{0, 1}, {0, 0.001}, {0, 0.001}}); ok && p.learnt > 30 && !masked {
+		p.tokenTime = max(law[2], 0)
+	}
+	if !p.lay(t, w0, w1) {
+		return false
+	}
+	n := len(p.u)
+	rate := func(i int) *float64 { return &p.rate[(p.lo+int64(i))%paceLen] }
+
+	// Where nothing is known yet the pace goes on as it was.
+	if p.next <= p.lo || p.next > p.hi+paceLen {
+		var steps, time float64
+		for i := range p.rows {
+			steps += float64(p.rows[i].n)
+			time += float64(p.rows[i].u)
+		}
+		p.first, p.next = p.lo, p.lo+1
+		*rate(0) = steps / time
+	}
+	for ; p.first > p.lo; p.first-- {
+		p.rate[(p.first-1)%paceLen] = p.rate[p.first%paceLen]
+	}
+	for ; p.next < p.hi; p.next++ {
+		p.rate[p.next%paceLen] = p.rate[(p.next-1)%paceLen]
+	}
+	p.first = max(p.first, p.next-paceLen)
+
+	for range paceSweeps + int((w1-w0)/p.bin)/pacePerSweep {
+		p.sum()
+		p.num, p.den = p.num[:0], p.den[:0]
+		for range n + 1 {
+			p.num, p.den = append(p.num, 0), append(p.den, 0)
+		}
+		edge := func(x float32, num, den float64) {
+			i := min(int(x), n-1)
+			f := float64(x) - float64(i)
+			p.num[i] += num * (1 - f)
+			p.num[i+1] += num * f
+			p.den[i] += den * (1 - f)
+			p.den[i+1] += den * f
+		}
+		for i := range p.rows {
+			x := &p.rows[i]
+			w := 1 / (paceNear + float64(x.u))
+			e := (float64(x.n) - (p.before(x.to) - p.before(x.from))) / float64(x.u) * w
+			edge(x.from, e, w)
+			edge(x.to, -e, -w)
+		}
+		num, den := 0.0, 0.0
+		for i := range n {
+			num += p.num[i]
+			den += p.den[i]
+			if den > 1e-9 {
+				r := rate(i)
+				*r = max(*r+num/den, 0.1**r)
+			}
+		}
+	}
+	p.sum()
+	return true
+}
+
+// minPaceSteps is the decode steps of a window below which nothing is said about their mean.
+const minPaceSteps = 3
+
+// pacePerSweep is the bins of a window that take a sweep more: fewer windows come back to each.
+const pacePerSweep = 8
+
+// sum makes cum the steps.
+func (p *pace) sum() {
+	p.cum = append(p.cum[:0], 0)
+	c := 0.0
+	for i := range p.u {
+		c += p.u[i] * p.rate[(p.lo+int64(i))%paceLen]
+		p.cum = append(p.cum, c)
+	}
+}
+
+// step is the mean step of the window just solved: of the time in which requests decode, decoding, what
+// steps that decode take, over their number.
+func (p *pace) step(m *prefills, decoding []span) (step, steps float64, ok bool) {
+	time := 0.0
+	for _, s := range decoding {
+		for a := s.a; a < s.b; {
+			b := a / p.bin
+			e := min(s.b, (b+1)*p.bin)
+			d := max(p.part(m, b, e)-p.part(m, b, a), 0)
+			if p.masked {
+				time += d
+			} else {
+				time += float64(e-a) / sec // prompts are part of the steps
+			}
+			steps += d * p.rate[b%paceLen]
+			a = e
+		}
+	}
+	if !(steps >= minPaceSteps) {
+		return 0, 0, false
+	}
+	return time / steps, steps, true
+}
+
+// tokensMade is the output tokens of the window just solved, of the requests that say how many steps there
+// were: tokens are made when steps are, not evenly over a request's life.
+func (p *pace) tokensMade(t *Timeline, w0, w1 int64) float64 {
+	n := 0.0
+	for _, i := range p.short {
+		r := &t.main[i]
+		n += r.weight() * tokenRate(float64(r.out), r.first(), r.re, w0, w1)
+	}
+	if len(p.rows) == 0 {
+		return n
+	}
+	a, b := p.before(p.at(&t.mask, w0)), p.before(p.at(&t.mask, w1))
+	for i := range p.rows {
+		x := &p.rows[i]
+		r := &t.main[x.i]
+		if r.re <= w0 || r.rs >= w1 {
+			continue
+		}
+		if f := r.first(); f >= w0 && f < w1 {
+			n += r.weight()
+		}
+		from, to := p.before(x.from), p.before(x.to)
+		if lo, hi := max(from, a), min(to, b); hi > lo {
+			n += r.weight() * float64(x.n) * (hi - lo) / (to - from)
+		}
+	}
+	return n
+}
+
+// learn takes a request that ended in the window just solved, with the mean batch of its
+// decode steps.
+func (p *pace) learn(r *record, batch float64) {
+	p.in += float64(r.in)
+	p.out += float64(r.out)
+	if p.masked || len(p.cumTokens) == 0 || r.first() < p.lo*p.bin || r.re > p.hi*p.bin {
+		return
+	}
+	n, y := float64(r.out-1), float64(r.re-r.first())/sec
+	prompts := p.tokensAt(r.re) - p.tokensAt(r.first())
+	p.perToken.add(n, n*batch, prompts, y, 1/(0.002*0.002+0.03*0.03*y*y))
+	p.learnt++
+}
+
+// observe takes the window just solved, with its mean decode step, the number of them and the mean batch. The law is that of
+// windows and not that of requests: a batch changes more in the life of a request, and a mean over such changes on both axes
+// hides how the one depends on the other.
+func (p *pace) observe(w0, w1 int64, step, steps, batch float64) {
+	if steps < minLawSteps {
+		return
+	}
+	if b, known := p.batch(w0, w1); known {
+		batch = b
+	}
+	if !p.masked {
+		step -= p.tokenTime * (p.tokensAt(w1) - p.tokensAt(w0)) / steps
+	}
+	p.law().add(batch, step)
+}
+
+func (p *pace) law() *stepLaw {
+	if p.masked {
+		return &p.laws[1]
+	}
+	return &p.laws[0]
+}
+
+// minLawSteps are the decode steps of a window below which it says nothing about the law.
+const minLawSteps = 20
+
+// wall is the step law of wall time per output token, a + b batch, by the steps of decoding and the prompts that come with
+// as many tokens: those of a batch take the batch's multiple of perToken, which is in b. lo and hi are the least and the largest
+// batch seen.
+func (p *pace) wall() (a, b, lo, hi, perToken float64, ok bool) {
+	a, b, lo, hi, ok = p.law().fit()
+	perToken, known := p.prompts()
+	return a, b + perToken, lo, hi, perToken, ok && known && a+b+perToken > 0
+}
+
+// prompts is the time that goes into prompts for each output token, s.
+func (p *pace) prompts() (perToken float64, ok bool) {
+	if p.masked {
+		return p.prefill / p.made, p.made > 0
+	}
+	return p.tokenTime * p.in / p.out, p.in > 0 && p.out > 0
+}
+
+// full is the output tokens per second of a full batch of m by the law of wall, and the prompts' share of the time.
+func (p *pace) full(m float64) (rate, prompts float64, ok bool) {
+	a, b, _, _, perToken, ok := p.wall()
+	step := a + b*m
+	return m / step, m * perToken / step, ok && step > 0
+}
+
+// weigh sums up, for the bins up to w1, the steps and the requests in them, as far as they are known.
+func (p *pace) weigh(h *history, w1 int64) {
+	p.sumS, p.sumB = append(p.sumS[:0], 0), append(p.sumB[:0], 0)
+	p.from = p.lo
+	s, b := 0.0, 0.0
+	last, known := h.at(p.lo * max(p.bin, 1))
+	for i := int64(0); i < int64(len(p.u)) && (p.lo+i+1)*p.bin <= w1; i++ {
+		n := p.u[i] * p.rate[(p.lo+i)%paceLen]
+		now, ok := h.at((p.lo + i + 1) * p.bin)
+		if !known || !ok {
+			last, known = now, ok
+			p.from, s, b = p.lo+i+1, 0, 0
+			p.sumS, p.sumB = append(p.sumS[:0], 0), append(p.sumB[:0], 0)
+			continue
+		}
+		s += n
+		b += n * (now - last) / (float64(p.bin) / sec)
+		last = now
+		p.sumS, p.sumB = append(p.sumS, s), append(p.sumB, b)
+	}
+}
+
+// batch is the mean number of running requests in the decode steps of a time, and whether it is known.
+func (p *pace) batch(a, b int64) (float64, bool) {
+	last := int64(len(p.sumS) - 1)
+	if last < 1 || a < p.from*p.bin || b > (p.from+last)*p.bin {
+		return 0, false
+	}
+	at := func(sums []float64, t int64) float64 {
+		i := t/p.bin - p.from
+		if i >= last {
+			return sums[last]
+		}
+		return sums[i] + float64(t%p.bin)/float64(p.bin)*(sums[i+1]-sums[i])
+	}
+	n := at(p.sumS, b) - at(p.sumS, a)
+	if n <= 0 {
+		return 0, false
+	}
+	return (at(p.sumB, b) - at(p.sumB, a)) / n, true
+}

@@ -1,0 +1,395 @@
+// Copyright The otelcol-serving Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package timeline
+
+// The pace of decoding, what follows from it, and who waits unseen.
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelcol-serving/otelcol-serving/internal/enginesim"
+	"github.com/otelcol-serving/otelcol-serving/internal/llmrequest"
+)
+
+// paced are requests of an engine that makes 50 steps/s and 20 steps/s in turn, changing every period
+// seconds: arrivals a second, steps each.
+func paced(period, end, perSecond float64, seed uint64) ([]llmrequest.Request, func(a, b float64) float64) {
+	steps := func(t float64) float64 { // before t
+		n := math.Floor(t / (2 * period))
+		rest := t - n*2*period
+		return n*period*70 + 50*min(rest, period) + 20*max(rest-period, 0)
+	}
+	r := rand.New(rand.NewPCG(seed, 3))
+	var reqs []llmrequest.Request
+	for t := 0.0; t < end; t += r.ExpFloat64() / perSecond {
+		n := 20 + r.IntN(600)
+		lo, hi := t, t+1000
+		for range 50 {
+			if m := (lo + hi) / 2; steps(m)-steps(t) < float64(n) {
+				lo = m
+			} else {
+				hi = m
+			}
+		}
+		q := plain(t-0.001, 0, lo-t+0.001, n+1)
+		q.Set(llmrequest.TimeToFirstToken, 0.001)
+		reqs = append(reqs, q)
+	}
+	slices.SortFunc(reqs, func(a, b llmrequest.Request) int { return int(int64(a.End) - int64(b.End)) })
+	return reqs, func(a, b float64) float64 { return steps(b) - steps(a) }
+}
+
+func TestPaceFollowsTheEngine(t *testing.T) {
+	reqs, steps := paced(25, 400, 4, 1)
+	ws, _ := run(Config{}, reqs)
+	n, worst, naive := 0, 0.0, 0.0
+	for i := range ws {
+		a := ws[i].Start.Sub(simEpoch).Seconds()
+		if a < 60 || a > 360 {
+			continue
+		}
+		n++
+		truth := 10 / steps(a, a+10)
+		worst = max(worst, math.Abs(ws[i].Value(StepDuration)/truth-1))
+		// What the requests that end in the window say of their lives.
+		var time, made float64
+		for k := range reqs {
+			if e := float64(int64(reqs[k].End)-simEpoch.UnixNano()) / sec; e >= a && e < a+10 {
+				time += reqs[k].Value(llmrequest.E2E)
+				made += reqs[k].Value(llmrequest.OutputTokens) - 1
+			}
+		}
+		naive = max(naive, math.Abs(time/made/truth-1))
+	}
+	require.GreaterOrEqual(t, n, 29)
+	assert.LessOrEqual(t, worst, 0.08, "the pace jumps within a bin")
+	assert.Greater(t, naive, 0.3, "or the test shows nothing")
+}
+
+// Tokens are made when steps are.
+func TestTokensFollowThePace(t *testing.T) {
+	reqs, steps := paced(25, 400, 4, 2)
+	ws, _ := run(Config{}, reqs)
+	for i := range ws {
+		a := ws[i].Start.Sub(simEpoch).Seconds()
+		if a < 60 || a > 360 {
+			continue
+		}
+		var truth float64
+		for k := range reqs {
+			s := float64(int64(reqs[k].Start)-simEpoch.UnixNano())/sec + 0.001
+			e := float64(int64(reqs[k].End)-simEpoch.UnixNano()) / sec
+			if lo, hi := max(s, a), min(e, a+10); hi > lo {
+				truth += steps(lo, hi)
+			}
+		}
+		assert.InEpsilon(t, truth/10, ws[i].Value(OutputThroughput), 0.08, "at %v", a)
+	}
+}
+
+// A window in which hardly a step is made has no mean step.
+func TestNoStepWithoutSteps(t *testing.T) {
+	// One request decodes until 1 s and from 59 s; in between it is held up.
+	a := plain(0, 0, 60, 3)
+	a.Set(llmrequest.TimeToFirstToken, 1)
+	ws, _ := run(Config{FromStart: true}, []llmrequest.Request{a})
+	require.NotEmpty(t, ws)
+	for i := range ws {
+		assert.False(t, ws[i].Has(StepDuration), "window %d", i)
+	}
+}
+
+func simulate(t *testing.T, name string, w enginesim.Workload, load float64, d time.Duration, cfg Config) (*enginesim.Result, *Timeline, []Window) {
+	t.Helper()
+	c, err := enginesim.Preset(name)
+	require.NoError(t, err)
+	res, err := enginesim.Run(c, w, load, d)
+	require.NoError(t, err)
+	cfg.MaxNumSeqs = c.MaxNumSeqs
+	tl := New(cfg)
+	var ws []Window
+	feed(tl, res.Exports, func() { ws = append(ws, tl.Windows()...) })
+	return res, tl, ws
+}
+
+var azureCode = enginesim.Workload{Lengths: enginesim.LengthsAzureCode, Arrivals: enginesim.Recorded}
+
+// A clock set back leaves nothing of its future behind.
+func TestPaceAfterRestart(t *testing.T) {
+	reqs, steps := paced(25, 400, 4, 1)
+	tl := New(Config{})
+	// The same two hours later, first.
+	for _, q := range reqs {
+		q.Start, q.End = q.Start+2*3600*sec, q.End+2*3600*sec
+		tl.Add(&q)
+	}
+	tl.Windows()
+	for i := range reqs {
+		tl.Add(&reqs[i])
+	}
+	assert.Positive(t, tl.Stats().Restarts)
+	n := 0
+	for _, w := range tl.Windows() {
+		a := w.Start.Sub(simEpoch).Seconds()
+		if a < 100 || a > 360 {
+			continue
+		}
+		n++
+		assert.InEpsilon(t, 10/steps(a, a+10), w.Value(StepDuration), 0.08, "at %v", a)
+		assert.True(t, w.Has(WaitingMean))
+	}
+	assert.Greater(t, n, 10)
+	assert.Less(t, tl.queue.next*tl.queue.bin, simEpoch.Add(time.Hour).UnixNano())
+}
+
+// What a prompt token takes is learnt where prompts share steps with decoding.
+func TestPromptTokenTime(t *testing.T) {
+	res, tl, _ := simulate(t, "v1", azureCode, 0.5, 10*time.Minute, Config{})
+	_ = res
+	c, err := enginesim.Preset("v1")
+	require.NoError(t, err)
+	assert.InEpsilon(t, c.Law.PrefillPerToken, tl.pace.tokenTime, 0.05)
+}
+
+// The device's figure is not taken in by an engine that mostly reads prompts.
+func TestHostPartOfPrompts(t *testing.T) {
+	c, err := enginesim.Preset("v0-hostbound")
+	require.NoError(t, err)
+	r := judgeSim(t, c, azureCode, 0.8, 12*time.Minute)
+	assert.LessOrEqual(t, r.mae, 0.03)
+	assert.LessOrEqual(t, math.Abs(r.bias), 0.02)
+}
+
+// The output of an engine that reads prompts first and mostly is no capacity.
+func TestNoCapacityOfPrompts(t *testing.T) {
+	_, _, ws := simulate(t, "v0-default", azureCode, 0.8, 12*time.Minute, Config{})
+	require.NotEmpty(t, ws)
+	for i := range ws {
+		assert.False(t, ws[i].Has(Capacity), "window %d", i)
+		assert.NotEqual(t, GuardOK, ws[i].Guard)
+	}
+}
+
+// An engine that was full says its capacity, whatever filled it: here the KV cache.
+func TestCapacityMeasured(t *testing.T) {
+	res, _, ws := simulate(t, "v1-preempt", enginesim.Workload{Lengths: enginesim.LengthsChat, Arrivals: enginesim.Poisson}, 1.2, 12*time.Minute, Config{})
+	last := ws[len(ws)-1]
+	require.True(t, last.Has(Capacity))
+	assert.InEpsilon(t, res.Capacity.OutputTokens, last.Value(Capacity), 0.08)
+}
+
+func TestFull(t *testing.T) {
+	tl := New(Config{})
+	w := Window{}
+	w.Set(QueuePressure, 1)
+	w.Set(RunningMax, 50)
+	for range 3 {
+		tl.full.add(&w, tl, 100, 100, 5)
+	}
+	assert.InDelta(t, 10, tl.full.time, 0.1, "the first 20 s do not count")
+	assert.InDelta(t, 10, tl.full.limited, 0.1, "half a batch")
+	assert.InDelta(t, 100, tl.full.tokens/tl.full.time, 1e-6)
+	tl.full.add(&w, tl, 0, 100, 1)
+	assert.Zero(t, tl.full.streak, "hardly anybody waits")
+	w.Set(QueuePressure, 0.5)
+	tl.full.add(&w, tl, 0, 100, 5)
+	assert.Zero(t, tl.full.streak)
+}
+
+// overloaded are requests that come at a rate and are served 8 a second in their order, each for 5 s.
+func overloaded(rate func(t float64) float64, end float64, seed uint64) (reqs []llmrequest.Request, arrived []float64) {
+	r := rand.New(rand.NewPCG(seed, 5))
+	free := 0.0
+	for t := 0.0; t < end; t += r.ExpFloat64() / rate(t) {
+		s := max(t, free)
+		free = s + 1.0/8
+		reqs = append(reqs, plain(t, s-t, 5, 100))
+		arrived = append(arrived, t)
+	}
+	return reqs, arrived
+}
+
+// live feeds as time goes by up to end, with what has ended by then.
+func live(reqs []llmrequest.Request, end float64, cfg Config) []Window {
+	tl := New(cfg)
+	slices.SortStableFunc(reqs, func(a, b llmrequest.Request) int { return int(int64(a.End) - int64(b.End)) })
+	for i := range reqs {
+		if float64(int64(reqs[i].End)-simEpoch.UnixNano())/sec < end {
+			tl.Add(&reqs[i])
+		}
+	}
+	return tl.Windows()
+}
+
+func waitingAt(arrived []float64, a, b float64) float64 {
+	sum := 0.0
+	free := 0.0
+	for _, t := range arrived {
+		s := max(t, free)
+		free = s + 1.0/8
+		sum += max(0, min(s, b)-max(t, a))
+	}
+	return sum / (b - a)
+}
+
+func TestWaitingUnseen(t *testing.T) {
+	reqs, arrived := overloaded(func(float64) float64 { return 10 }, 2400, 1)
+	ws := live(reqs, 2400, Config{})
+	require.Greater(t, len(ws), 200)
+	late := 0
+	for i := range ws {
+		a := ws[i].Start.Sub(simEpoch).Seconds()
+		if a < 300 {
+			continue
+		}
+		truth := waitingAt(arrived, a, a+10)
+		require.True(t, ws[i].Has(WaitingMean), "at %v", a)
+		assert.InDelta(t, truth, ws[i].Value(WaitingMean), max(1, 0.1*truth), "at %v", a)
+		assert.GreaterOrEqual(t, ws[i].Value(WaitingMax), ws[i].Value(WaitingMean)-1)
+		if truth > 8*200 {
+			late++
+		}
+	}
+	assert.Greater(t, late, 20, "windows in which requests wait longer than the longest grace")
+}
+
+// Where the arrivals come and go nobody knows how many wait unseen, but that they do.
+func TestWaitingUnknown(t *testing.T) {
+	reqs, _ := overloaded(func(t float64) float64 {
+		if int(t/90)%2 == 0 {
+			return 18
+		}
+		return 3
+	}, 2400, 1)
+	ws := live(reqs, 2400, Config{})
+	last := ws[len(ws)-1]
+	assert.False(t, last.Has(WaitingMean))
+	assert.False(t, last.Has(WaitingMax))
+	assert.InDelta(t, 1, last.Value(QueuePressure), 1e-6)
+	assert.True(t, ws[5].Has(WaitingMean))
+}
+
+// A queue that has ended holds nobody, however long the last in it waited.
+func TestNobodyWaitsAfterTheQueue(t *testing.T) {
+	reqs, arrived := overloaded(func(t float64) float64 {
+		if t > 900 {
+			return 0.003
+		}
+		return 12
+	}, 5000, 1)
+	// Nobody comes for a while, and the last of the queue runs on for long.
+	last := 0
+	for arrived[last+1] < 900 {
+		last++
+	}
+	next := last + 1
+	for arrived[next] < 1900 {
+		next++
+	}
+	reqs, arrived = slices.Delete(reqs, last+1, next), slices.Delete(arrived, last+1, next)
+	reqs[last] = plain(arrived[last], reqs[last].Value(llmrequest.Queue), 150, 100)
+	n := 0
+	for _, w := range live(reqs, 5000, Config{}) {
+		a := w.Start.Sub(simEpoch).Seconds()
+		if a < 900 || waitingAt(arrived, a, a+10) > 0.1 {
+			continue
+		}
+		n++
+		require.True(t, w.Has(WaitingMean), "at %v", a)
+		assert.LessOrEqual(t, w.Value(WaitingMean), 0.5, "at %v", a)
+	}
+	assert.Greater(t, n, 50)
+}
+
+// With a grace too short for most requests those who waited are counted up, and those not seen added.
+func TestWaitingOfTheUnfinished(t *testing.T) {
+	reqs, arrived := overloaded(func(float64) float64 { return 9 }, 900, 2)
+	r := rand.New(rand.NewPCG(4, 4))
+	for i := range reqs {
+		reqs[i] = plain(arrived[i], reqs[i].Value(llmrequest.Queue), 1+14*r.Float64(), 100)
+	}
+	said, all, n := 0.0, 0.0, 0
+	for _, w := range live(reqs, 900, Config{Grace: 4 * time.Second}) {
+		a := w.Start.Sub(simEpoch).Seconds()
+		if truth := waitingAt(arrived, a, a+10); a > 240 && truth < 700 && w.Has(WaitingMean) {
+			n++
+			said += w.Value(WaitingMean)
+			all += truth
+		}
+	}
+	require.Greater(t, n, 15)
+	t.Logf("%.4g of %.4g", said, all)
+	assert.InEpsilon(t, all, said, 0.04)
+}
+
+// The host's time after prefill steps is told from that after decode steps, at full load too.
+func TestStepInOverload(t *testing.T) {
+	c, err := enginesim.Preset("v0-default")
+	require.NoError(t, err)
+	r := judgeSim(t, c, enginesim.Workload{Lengths: enginesim.LengthsChat, Arrivals: enginesim.Poisson}, 1.2, 12*time.Minute)
+	assert.LessOrEqual(t, math.Abs(r.stepErr), 0.01)
+}
+
+// A short recording with hardly a queue knows who waits, one that ends in a queue does not.
+func TestWaitingAtTheEnd(t *testing.T) {
+	for wait, known := range map[float64]bool{0.01: true, 20: false} {
+		tl := New(Config{})
+		for i := range 30 {
+			q := plain(float64(i), wait, 3, 20)
+			tl.Add(&q)
+		}
+		tl.Flush(false)
+		ws := tl.Windows()
+		require.NotEmpty(t, ws)
+		assert.Equal(t, known, ws[len(ws)-1].Has(WaitingMean), "waits of %v s", wait)
+	}
+}
+
+func TestLengthsWithin(t *testing.T) {
+	var h lengths
+	assert.EqualValues(t, 1, h.within(1))
+	for range 3 {
+		h.add(1, 1)
+	}
+	h.add(9, 1)
+	assert.InDelta(t, 0.75, h.within(2), 1e-6)
+	assert.InDelta(t, 1, h.within(20), 1e-6)
+	assert.InDelta(t, (3*1+81)/12.0, h.residual(), 1e-4, "long requests are met more often")
+}
+
+func TestVainTime(t *testing.T) {
+	s := int64(sec)
+	occupied := []span{{0, 1 * s}, {1*s + s/100, 2 * s}, {3 * s, 10 * s}}
+	assert.InDelta(t, 0.01+0.05+0, vainTime(occupied, 10*s, 0.05)/sec, 1e-9, "not into the next, not out of the window")
+	assert.Zero(t, vainTime(nil, s, 1))
+}
+
+// Bursts of an engine with asynchronous output processing end with a step that no span shows.
+func TestBracketHoldsVainSteps(t *testing.T) {
+	c, err := enginesim.Preset("v0-async")
+	require.NoError(t, err)
+	r := judgeSim(t, c, azureCode, 0.05, 20*time.Minute)
+	assert.EqualValues(t, 1, r.inside)
+}
+
+// A long window holds more requests, and takes more of them into its bracket.
+func TestBracketOfLongWindows(t *testing.T) {
+	w := enginesim.Workload{Lengths: enginesim.LengthsChat, Arrivals: enginesim.Poisson}
+	width := func(length time.Duration) float64 {
+		_, _, ws := simulate(t, "v0-default", w, 0.5, 10*time.Minute, Config{Window: length})
+		sum := 0.0
+		for i := range ws {
+			sum += ws[i].Value(DeviceUpper) - ws[i].Value(DeviceLower)
+		}
+		return sum / float64(len(ws))
+	}
+	assert.Less(t, width(time.Minute), width(10*time.Second))
+}
