@@ -111,8 +111,5 @@ func text(resource pcommon.Map, attribute string) string {
 	if !ok {
 		return ""
 	}
-	if v.Type() == pcommon.ValueTypeStr {
-		return v.Str()
-	}
-	return v.AsString()
+	return Text(v)
 }

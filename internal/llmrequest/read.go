@@ -139,6 +139,9 @@ func (r *Request) reset() {
 	r.operation, r.provider, r.Failed = false, false, false
 	r.Model, r.Operation, r.ErrorType = "", "", ""
 	r.Kind, r.Generation, r.Sequences = KindUnknown, GenerationUnknown, 1
+	if r.hasFurther {
+		r.further, r.hasFurther = [NumReasons]uint32{}, false
+	}
 }
 
 // readFigure takes the first attribute of each field. Later ones, be it the same key twice or two
@@ -202,7 +205,10 @@ func (r *Request) reject(f Field, reason Reason) {
 	if int(r.nRejections) < len(r.rejections) {
 		r.rejections[r.nRejections] = Rejection{Field: f, Reason: reason}
 		r.nRejections++
+		return
 	}
+	r.further[reason]++
+	r.hasFurther = true
 }
 
 // str is a model's or operation's name. Numbers and booleans, seen where a name looked like one,

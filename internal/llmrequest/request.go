@@ -45,6 +45,9 @@ type Request struct {
 
 	rejections  [maxRejections]Rejection
 	nRejections uint8
+	// further counts the rejections that did not fit, of which there are any if hasFurther.
+	further    [NumReasons]uint32
+	hasFurther bool
 }
 
 // Field is one figure of a Request.
@@ -126,9 +129,18 @@ func (r *Request) Set(f Field, v float64) {
 // Unset makes f absent.
 func (r *Request) Unset(f Field) { r.present &^= 1 << f }
 
-// Rejections are the values of the span that were refused, in the order they were found. The
+// Rejections are the first 16 values of the span that were refused, in the order they were found. The
 // slice is valid until the next Read.
 func (r *Request) Rejections() []Rejection { return r.rejections[:r.nRejections] }
+
+// FurtherRejections counts the values that were refused beyond Rejections, by reason; nil: none, which is how it is unless
+// a span has the same attribute many times.
+func (r *Request) FurtherRejections() *[NumReasons]uint32 {
+	if !r.hasFurther {
+		return nil
+	}
+	return &r.further
+}
 
 // Kind is the make of an inference engine.
 type Kind uint8
