@@ -48,6 +48,9 @@ func TestConfig(t *testing.T) {
 	m.SLO = serving.SLOConfig{TTFT: time.Second, TPOT: 100 * time.Millisecond, E2E: 30 * time.Second}
 	m.Limits = serving.LimitConfig{Series: 100, Engines: 10, SeriesExpiration: 5 * time.Minute}
 	m.Dedupe = serving.DedupeConfig{Window: time.Minute, MaxEntries: 1000}
+	m.Diagnosis.Period, m.Diagnosis.HostWait = 10*time.Minute, .5
+	page := component.MustNewIDWithName("serving_summary", "page")
+	m.Summary = &page
 	m.Compatibility = []string{"vllm"}
 
 	for id, want := range map[string]component.Config{

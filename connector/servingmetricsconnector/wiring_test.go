@@ -146,6 +146,17 @@ func TestWiringReload(t *testing.T) {
 	}
 }
 
+// What clients resend, because another exporter refused it before the reload, counts once.
+func TestWiringReloadWhileClientsResend(t *testing.T) {
+	c := newCollector(t, "one.yaml")
+	require.NoError(t, c.Start())
+	for i := range 3 {
+		require.NoError(t, c.Receiver("push").Traces(t.Context(), collectortest.Requests("a", 0, 10*(i+1))))
+		require.NoError(t, c.Reload())
+		assert.EqualValues(t, 10*(i+1), counted(c, "sink/metrics"))
+	}
+}
+
 func TestWiringTwoCollectorsDoNotShare(t *testing.T) {
 	a, b := newCollector(t, "one.yaml"), newCollector(t, "one.yaml")
 	require.NoError(t, a.Start())

@@ -21,6 +21,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/otelcol-serving/otelcol-serving/internal/emitter/internal/metadata"
+	"github.com/otelcol-serving/otelcol-serving/internal/emitter/internal/reload"
 	"github.com/otelcol-serving/otelcol-serving/internal/serving"
 )
 
@@ -41,6 +42,8 @@ type Emitter struct {
 	id         component.ID
 	kind       string
 	telemetry  *metadata.TelemetryBuilder
+	remember   time.Duration // dedupe::window
+	summary    *component.ID // of the extension that shows the engines; nil: none
 
 	// sending is held, by a value in it, while outputs are sent to. A channel and not a mutex, so that a
 	// shutdown can stop waiting for a consumer that never returns.
@@ -50,6 +53,7 @@ type Emitter struct {
 	mu      sync.Mutex // guards what follows, and running of the outputs; held for moments only
 	outputs []*Output
 	cancel  context.CancelFunc // ends the loop; nil before the first start
+	hide    func()             // takes the engines off the summary page
 	ended   bool               // the last output was shut down
 	closed  bool
 }
@@ -84,13 +88,15 @@ func newEmitter(c *serving.Config, set component.TelemetrySettings, build compon
 		logger:   set.Logger,
 		kind:     kind,
 		id:       id,
+		summary:  c.Summary,
 		sending:  make(chan struct{}, 1),
+		remember: c.Dedupe.Window,
 	}
 	var err error
 	if e.telemetry, err = metadata.NewTelemetryBuilder(set); err != nil {
 		return nil, fmt.Errorf("own telemetry: %w", err)
 	}
-	e.aggregator, err = serving.New(c, serving.Settings{Clock: clock, OnNewEngine: e.logEngine})
+	e.aggregator, err = serving.New(c, serving.Settings{Clock: clock, Seen: reload.Take(reload.Key{Kind: kind, ID: id}), OnNewEngine: e.logEngine})
 	return e, err
 }
 
@@ -127,6 +133,8 @@ func (e *Emitter) Close() {
 	}
 	e.closed = true
 	e.telemetry.Shutdown()
+	e.aggregator.Close() // if there was no output
+	reload.Leave(reload.Key{Kind: e.kind, ID: e.id}, e.aggregator.Seen(), e.remember)
 	if dropped := e.aggregator.Stats().Dropped; dropped > 0 {
 		e.logger.Warn("Requests came after the final collect and are in no metric: another receiver, or an asynchronous processor such as batch, "+
 			"is in front of this processor in the traces pipeline; the serving_metrics connector has no such order to keep",
@@ -148,7 +156,13 @@ func (o *Output) Start(host component.Host) error {
 		return errStopped
 	}
 	if e.cancel == nil {
+		hide, err := e.register(host)
+		if err != nil {
+			return err
+		}
+		e.hide = hide
 		if err := e.observe(); err != nil {
+			hide()
 			e.telemetry.Shutdown()
 			return fmt.Errorf("own telemetry: %w", err)
 		}
@@ -259,6 +273,7 @@ func (e *Emitter) stop(o *Output) (stopped, last bool) {
 	}
 	e.ended = true
 	e.aggregator.Close() // nothing that is recorded from here on would be sent
+	e.hide()
 	e.cancel()
 	return true, true
 }

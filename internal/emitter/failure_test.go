@@ -81,7 +81,7 @@ func TestRefusedCumulativeIsInTheNext(t *testing.T) {
 		}
 		assert.EqualValues(t, 40, d.counted())
 		o.Shutdown(t.Context())
-		assert.False(t, hasMetric(f, "otelcol_serving_metrics_collects_lost"))
+		metadatatest.AssertEqualServingMetricsCollectsLost(t, f.telemetry, points(0), metricdatatest.IgnoreTimestamp())
 	})
 }
 

@@ -22,6 +22,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/otelcol-serving/otelcol-serving/internal/emitter/collectortest"
+	"github.com/otelcol-serving/otelcol-serving/internal/emitter/internal/reload"
 	"github.com/otelcol-serving/otelcol-serving/internal/serving"
 )
 
@@ -35,6 +36,7 @@ type fixture struct {
 }
 
 func newFixture(t testing.TB, configure ...func(*serving.Config)) *fixture {
+	reload.Forget()
 	c := serving.NewDefaultConfig()
 	for _, f := range configure {
 		f(&c)

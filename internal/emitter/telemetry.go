@@ -25,6 +25,9 @@ func (e *Emitter) attributes(more ...attribute.KeyValue) metric.MeasurementOptio
 func (e *Emitter) observe() error {
 	builder := e.telemetry
 	own := e.attributes()
+	// There from the start: the increase of a counter that begins with its first event does not show that event.
+	builder.ServingMetricsSendFailed.Add(context.Background(), 0, own)
+	builder.ServingMetricsCollectsLost.Add(context.Background(), 0, own)
 	number := func(value func(*serving.Stats) int64) metric.Int64Callback {
 		return func(_ context.Context, o metric.Int64Observer) error {
 			stats := e.aggregator.Stats()

@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelcol-serving/otelcol-serving/internal/diagnosis"
 	"github.com/otelcol-serving/otelcol-serving/internal/engineid"
 	"github.com/otelcol-serving/otelcol-serving/internal/llmrequest"
 	"github.com/otelcol-serving/otelcol-serving/internal/timeline"
@@ -41,8 +42,13 @@ type Aggregator struct {
 	recording sync.RWMutex
 	closed    bool
 
-	taking sync.Mutex        // held by Take
-	noted  []timeline.Record // spare memory of Take
+	taking sync.Mutex   // held by Take
+	noted  atomic.Int64 // requests noted and not taken, over all engines
+	chunks chunkPool
+
+	remember bool // the slowest requests and an hour of windows, for the page
+	diagnose diagnosis.Config
+	fleets   fleets
 }
 
 const engineShards = 64
@@ -69,6 +75,8 @@ type EngineInfo struct {
 type Settings struct {
 	// Clock is SystemClock unless a test sets it.
 	Clock Clock
+	// Seen, if set, are the spans that an Aggregator before this one counted.
+	Seen *Seen
 	// OnNewEngine, if set, is called once for every engine, and for the first one over the limit.
 	OnNewEngine func(EngineInfo)
 }
@@ -89,9 +97,14 @@ func New(c *Config, set Settings) (*Aggregator, error) {
 		shapes:     newShapes(c),
 		objectives: newObjectives(&c.SLO),
 		windows:    timelineConfig(c),
+		remember:   c.Summary != nil,
+		diagnose:   c.Diagnosis,
 		clock:      steadyClock{source: set.Clock},
 		onNew:      set.OnNewEngine,
 		dedupe:     newDedupe(c.Dedupe.Window, c.Dedupe.MaxEntries),
+	}
+	if set.Seen.fits(a.dedupe) {
+		a.dedupe = set.Seen.dedupe
 	}
 	for i := range a.shards {
 		a.shards[i].engines = map[string]*engine{}
@@ -133,7 +146,7 @@ func (a *Aggregator) Record(td ptrace.Traces, annotate bool) {
 	for _, rs := range td.ResourceSpans().All() {
 		a.recordResource(b, rs, annotate)
 	}
-	a.stats.add(&b.counts)
+	a.stats.add(&b.counts, b.now)
 	b.counts = counts{}
 	batches.Put(b)
 }
@@ -144,6 +157,15 @@ func (a *Aggregator) Close() {
 	a.recording.Lock()
 	defer a.recording.Unlock()
 	a.closed = true
+}
+
+// Seen are the spans that were counted, for the Aggregator that comes after this one when a Collector reloads its configuration:
+// clients go on resending what they sent to the old one. It must not be used before Close. Nil: spans are not remembered.
+func (a *Aggregator) Seen() *Seen {
+	if a.dedupe == nil {
+		return nil
+	}
+	return &Seen{a.dedupe}
 }
 
 // Annotate adds the shares of each request to its span, as Record can, and counts nothing.
@@ -187,6 +209,7 @@ func (a *Aggregator) recordResource(b *batch, rs ptrace.ResourceSpans, annotate 
 	b.engine.made = false
 	for _, ss := range rs.ScopeSpans().All() {
 		src := llmrequest.NewSource(resource, ss.Scope().Name())
+		b.counts.spans += int64(ss.Spans().Len())
 		for _, span := range ss.Spans().All() {
 			p := &b.requests[b.n]
 			if !llmrequest.Read(span, &src, &p.request) {

@@ -20,10 +20,12 @@ type Clock struct {
 	Elapsed func() time.Duration
 }
 
+// started is when this process did: what one Aggregator remembers has meaning for the next.
+var started = time.Now()
+
 // SystemClock is the clock of the machine.
 func SystemClock() Clock {
-	start := time.Now()
-	return Clock{Wall: time.Now, Elapsed: func() time.Duration { return time.Since(start) }}
+	return Clock{Wall: time.Now, Elapsed: func() time.Duration { return time.Since(started) }}
 }
 
 // steadyClock gives timestamps that strictly increase and follow the wall clock. Where that steps back,

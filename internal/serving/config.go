@@ -15,6 +15,9 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/collector/component"
+
+	"github.com/otelcol-serving/otelcol-serving/internal/diagnosis"
 	"github.com/otelcol-serving/otelcol-serving/internal/engineid"
 )
 
@@ -31,8 +34,13 @@ type Config struct {
 	Engine     EngineConfig    `mapstructure:"engine"`
 	Timeline   TimelineConfig  `mapstructure:"timeline"`
 	SLO        SLOConfig       `mapstructure:"slo"`
-	Limits     LimitConfig     `mapstructure:"limits"`
-	Dedupe     DedupeConfig    `mapstructure:"dedupe"`
+	// Diagnosis are the thresholds of the verdicts.
+	Diagnosis diagnosis.Config `mapstructure:"diagnosis"`
+	// Summary is the ID of the serving_summary extension that shows the engines on a page, as serving_summary. Nil: none
+	// does. With it an hour of windows is kept.
+	Summary *component.ID `mapstructure:"summary"`
+	Limits  LimitConfig   `mapstructure:"limits"`
+	Dedupe  DedupeConfig  `mapstructure:"dedupe"`
 	// Compatibility emits metrics under the names of others as well: vllm.
 	Compatibility []string `mapstructure:"compatibility"`
 
@@ -180,6 +188,7 @@ func NewDefaultConfig() Config {
 		Timeline:    TimelineConfig{Window: 10 * time.Second},
 		Limits:      LimitConfig{Series: 20_000, Engines: 1_000, SeriesExpiration: 30 * time.Minute},
 		Dedupe:      DedupeConfig{Window: 5 * time.Minute, MaxEntries: 1_000_000},
+		Diagnosis:   diagnosis.NewDefaultConfig(),
 	}
 }
 
@@ -251,12 +260,29 @@ func (c *Config) Validate() error {
 	if c.Dedupe.Window > 0 && (c.Dedupe.MaxEntries < 1 || c.Dedupe.MaxEntries > maxDedupeEntries) {
 		fail("dedupe::max_entries: %d is out of range; use 1 to %d, or dedupe::window 0s for no deduplication", c.Dedupe.MaxEntries, maxDedupeEntries)
 	}
+	for _, err := range unjoin(c.Diagnosis.Validate()) {
+		fail("diagnosis::%w", err)
+	}
+	if c.Summary != nil && c.Timeline.Window == 0 {
+		fail("summary: %v has nothing to show without windows; remove timeline::window 0s, or summary", c.Summary)
+	}
 	for _, name := range c.Compatibility {
 		if name != compatibilityVLLM {
 			fail("compatibility: %q is unknown; use vllm, or leave the list empty", name)
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// unjoin is the errors that errors.Join made one of.
+func unjoin(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	if err == nil {
+		return nil
+	}
+	return []error{err}
 }
 
 // withoutUnit tells durations that were meant in seconds: a number without a unit is read as nanoseconds.
@@ -337,10 +363,14 @@ func isProcessAttribute(name string) bool {
 // isRequestIdentity tells the attributes that have a value of their own for each request, or that carry what a user wrote.
 func isRequestIdentity(name string) bool {
 	switch name {
-	case "gen_ai.request.id", "gen_ai.response.id", "rid", "x_request_id", "triton.request_id", "parameters",
-		"gen_ai.prompt", "gen_ai.completion", "gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions":
+	case "gen_ai.request.id", "gen_ai.response.id", "rid", "x_request_id", "triton.request_id", "parameters", "input.value", "output.value":
 		return true
 	}
-	return strings.HasPrefix(name, "gen_ai.latency.") || strings.HasPrefix(name, "gen_ai.usage.") ||
-		strings.HasPrefix(name, "llm.serving.request.") // the shares, which annotate writes
+	return slices.ContainsFunc([]string{
+		"gen_ai.latency.", "gen_ai.usage.",
+		"llm.serving.request.", // the shares, which annotate writes
+		// What users wrote and were answered, by the names of the conventions, OpenLLMetry and OpenInference.
+		"gen_ai.prompt", "gen_ai.completion", "gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions", "gen_ai.tool.call.",
+		"llm.prompts", "llm.completions", "llm.input_messages", "llm.output_messages", "traceloop.entity.", "http.request.body", "http.response.body",
+	}, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }

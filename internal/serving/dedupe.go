@@ -32,6 +32,14 @@ const (
 	maxDedupeEntries = 1 << 28
 )
 
+// Seen remembers the spans that an ended Aggregator counted.
+type Seen struct{ dedupe *dedupe }
+
+// fits reports whether s can take the place of d, which has the same configuration.
+func (s *Seen) fits(d *dedupe) bool {
+	return s != nil && d != nil && s.dedupe.window == d.window && s.dedupe.shards[0].max == d.shards[0].max
+}
+
 type dedupeShard struct {
 	mu      sync.Mutex
 	spans   idSet

@@ -44,6 +44,7 @@ const (
 	attrBasis   = "basis"
 	attrState   = "state"
 	attrFinding = "finding"
+	attrVerdict = "verdict"
 
 	attrModelName = "model_name" // vLLM's own label
 )

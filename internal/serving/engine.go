@@ -27,8 +27,9 @@ type engine struct {
 	resource    pcommon.Map
 	description string // the part of resource that is no identity
 
-	windows *windows          // nil: not wanted, or many engines at once, which have no time in common
-	noted   []timeline.Record // requests since the last collect
+	windows *windows // nil: not wanted, or many engines at once, which have no time in common
+	noted   notes    // requests since the last collect
+	slow    slowest  // of them
 
 	// gone: the engine expired and left the aggregator while somebody held it.
 	gone     bool
@@ -80,6 +81,7 @@ func newEngine(a *Aggregator, key *engineKey, elapsed time.Duration) *engine {
 	}
 	e.describe(a, key.description)
 	e.windows = newWindows(a)
+	e.slow.take()
 	return e
 }
 
@@ -139,16 +141,19 @@ func (e *engine) record(a *Aggregator, b *batch) bool {
 			a.stats.overflow.Add(1)
 		}
 		s.lastSeen = b.elapsed
-		s.live.record(a.shapes, a.objectives, &p.request, &p.derived, b.now)
+		met := a.objectives.met(&p.request)
+		s.live.record(a.shapes, met, &p.request, &p.derived, b.now)
 		if e.windows != nil {
-			if r, ok := timeline.NewRecord(&p.request); ok {
-				e.noted = append(e.noted, r)
-			}
+			e.note(&a.chunks, s, &p.request, &p.derived, met, a.remember)
 		}
 	}
-	if len(e.noted) >= maxNoted { // never without windows
-		e.windows.add(e.noted)
-		e.noted = e.noted[:0]
+	if e.windows != nil {
+		noted := a.noted.Add(int64(len(b.fresh)))
+		if e.noted.len() >= maxNoted || noted >= maxNotedTotal && e.noted.len() >= chunkSize {
+			noted := e.noted.take(a)
+			e.windows.add(noted, e.about(a))
+			a.chunks.put(noted.chunks)
+		}
 	}
 	return true
 }

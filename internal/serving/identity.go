@@ -252,9 +252,4 @@ func attributeText(attributes pcommon.Map, name string) string {
 
 // valueText is the text of an attribute. Values of all types become text: backends that know only
 // labels would take 1 and "1" for one series.
-func valueText(v pcommon.Value) string {
-	if v.Type() == pcommon.ValueTypeStr {
-		return v.Str()
-	}
-	return v.AsString()
-}
+func valueText(v pcommon.Value) string { return engineid.Text(v) }

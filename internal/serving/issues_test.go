@@ -1457,3 +1457,44 @@ func TestImplausibleValues(t *testing.T) {
 func putDouble(name string, v float64) func(ptrace.Span) {
 	return func(span ptrace.Span) { span.Attributes().PutDouble(name, v) }
 }
+
+// With all series taken, what goes into the overflow series is not left out when metrics are refused for a while.
+func TestMergeKeepsTheOverflowSeries(t *testing.T) {
+	a, clock := newTestAggregator(t, func(c *Config) {
+		c.Temporality, c.Limits.Series = Delta, 2
+		c.Dimensions = []Dimension{{Name: "tenant"}}
+	})
+	record := func(first, n int) {
+		td, spans := payload("a")
+		for i := range n {
+			span := spanOf("V1", spans, uint64(first+i))
+			span.Attributes().PutStr("tenant", fmt.Sprint(first+i))
+		}
+		a.Record(td, false)
+		clock.advance(15 * time.Second)
+	}
+	var pending *Snapshot
+	for round := range 4 {
+		if round != 2 { // a quiet interval
+			record(100*round, 10)
+		}
+		next := a.Take()
+		if pending == nil {
+			pending = next.Detach()
+		} else {
+			pending = next.Merge(pending)
+		}
+	}
+	total := int64(0)
+	for _, rm := range pending.Metrics("test").ResourceMetrics().All() {
+		for _, m := range rm.ScopeMetrics().At(0).Metrics().All() {
+			if m.Name() == requestCount.Name {
+				for _, dp := range m.Sum().DataPoints().All() {
+					total += dp.IntValue()
+				}
+			}
+		}
+	}
+	assert.EqualValues(t, 30, total)
+	assert.Zero(t, a.Stats().Lost)
+}

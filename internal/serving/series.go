@@ -69,7 +69,7 @@ func newAccumulators(histograms int) *accumulators {
 }
 
 // record adds one request.
-func (a *accumulators) record(shapes []histogramShape, objectives *objectives, r *llmrequest.Request, d *llmrequest.Derived, now pcommon.Timestamp) {
+func (a *accumulators) record(shapes []histogramShape, met uint8, r *llmrequest.Request, d *llmrequest.Derived, now pcommon.Timestamp) {
 	a.requests++
 	e := exemplar{time: exemplarTime(r, now), traceID: r.TraceID, spanID: r.SpanID}
 
@@ -120,8 +120,8 @@ func (a *accumulators) record(shapes []histogramShape, objectives *objectives, r
 		a.components[3] += c.Other
 		a.hasParts = true
 	}
-	if objectives != nil {
-		objectives.count(&a.good, r, tpot, hasTPOT)
+	for i := range a.good {
+		a.good[i] += uint64(met >> i & 1)
 	}
 	if len(shapes) == int(numHistograms) {
 		a.recordVLLM(shapes, r, &e)
@@ -200,29 +200,32 @@ func (o *objectives) configured() [len(sloNames)]bool {
 	return [...]bool{o.ttft > 0, o.tpot > 0, o.e2e > 0, true}
 }
 
-// count counts the objectives that r met. Failed requests meet none. A time per output token is no
-// objective of a request with fewer than two tokens; any other figure that is missing is not met.
-func (o *objectives) count(good *[len(sloNames)]uint64, r *llmrequest.Request, tpot float64, hasTPOT bool) {
-	if r.Failed {
-		return
+// met has a bit for each of sloNames that r met. Failed requests meet none. A time per output token is no objective of a
+// request with fewer than two tokens; any other figure that is missing is not met.
+func (o *objectives) met(r *llmrequest.Request) uint8 {
+	if o == nil || r.Failed {
+		return 0
 	}
+	var met uint8
 	all := true
 	check := func(i int, objective, v float64, ok, applies bool) {
 		switch {
 		case objective == 0 || !applies:
 		case ok && v <= objective:
-			good[i]++
+			met |= 1 << i
 		default:
 			all = false
 		}
 	}
 	ttft, hasTTFT := r.Get(llmrequest.TimeToFirstToken)
+	tpot, hasTPOT := r.TimePerOutputToken()
 	e2e, hasE2E := r.Get(llmrequest.E2E)
 	single := r.Has(llmrequest.OutputTokens) && r.Value(llmrequest.OutputTokens) < 2
 	check(0, o.ttft, ttft, hasTTFT, true)
 	check(1, o.tpot, tpot, hasTPOT, !single)
 	check(2, o.e2e, e2e, hasE2E, true)
 	if all {
-		good[3]++
+		met |= 1 << 3
 	}
+	return met
 }

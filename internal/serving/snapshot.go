@@ -83,6 +83,8 @@ func (a *Aggregator) Take() *Snapshot {
 			s.engines = append(s.engines, taken)
 		}
 	}
+	a.chunks.trim()
+	a.fleets.renew(s.engines)
 	slices.SortFunc(s.engines, func(x, y engineSnapshot) int { return strings.Compare(x.engine.key, y.engine.key) })
 	return s
 }
@@ -93,11 +95,12 @@ func (e *engine) takeWindows(a *Aggregator, now pcommon.Timestamp, last bool) (t
 		return nil, 0, timeline.ModeUnknown
 	}
 	e.mu.Lock()
-	noted := e.noted
-	e.noted = a.noted[:0]
+	noted := e.noted.take(a)
+	about := e.about(a)
+	slow := e.slow.take()
 	e.mu.Unlock()
-	taken = e.windows.take(noted, now.AsTime(), last, &a.stats)
-	a.noted = noted
+	taken = e.windows.take(noted, slow, about, now.AsTime(), last, &a.stats)
+	a.chunks.put(noted.chunks)
 	return taken, e.windows.shown, e.windows.mode
 }
 
@@ -205,15 +208,22 @@ func (s *Snapshot) Merge(earlier *Snapshot) *Snapshot {
 		engines[earlier.engines[i].engine.key] = i
 	}
 	current := make(map[*series]bool)
+	live := make(map[*engine]bool)
 	for i := range s.engines {
+		live[s.engines[i].engine] = !s.engines[i].gone
 		for j := range s.engines[i].series {
 			current[s.engines[i].series[j].series] = true
 		}
 	}
+	// The overflow series of a live engine is beyond the limit by design, and there is one of each.
+	stays := func(e *engineSnapshot, v *seriesSnapshot) bool {
+		return current[v.series] || v.series.key == overflowKey && live[e.engine]
+	}
 	kept := 0
 	for i := range earlier.engines {
-		for j := range earlier.engines[i].series {
-			if !current[earlier.engines[i].series[j].series] {
+		e := &earlier.engines[i]
+		for j := range e.series {
+			if !stays(e, &e.series[j]) {
 				kept++
 			}
 		}
@@ -244,17 +254,17 @@ func (s *Snapshot) Merge(earlier *Snapshot) *Snapshot {
 		old.windows = old.windows[max(0, len(old.windows)-maxPendingWindows):]
 		old.engine, old.resource, old.make, old.formerly, old.gone, old.shown = e.engine, e.resource, e.make, e.formerly, e.gone, e.shown
 	}
-	earlier.forget(kept-s.a.limits.Series, current)
+	earlier.forget(kept-s.a.limits.Series, stays)
 	earlier.Time = s.Time
 	return earlier
 }
 
-// forget leaves out the first n series that are not current, and engines that have nothing more to say.
-func (s *Snapshot) forget(n int, current map[*series]bool) {
+// forget leaves out the first n series that do not stay, and engines that have nothing more to say.
+func (s *Snapshot) forget(n int, stays func(*engineSnapshot, *seriesSnapshot) bool) {
 	for i := range s.engines {
 		e := &s.engines[i]
 		e.series = slices.DeleteFunc(e.series, func(v seriesSnapshot) bool {
-			if n <= 0 || current[v.series] {
+			if n <= 0 || stays(e, &v) {
 				return false
 			}
 			n--

@@ -9,11 +9,16 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
 	"github.com/otelcol-serving/otelcol-serving/internal/llmrequest"
 )
 
-// Stats is the health of an Aggregator. All but Engines, Series and LastCollect only grow.
+// Stats is the health of an Aggregator. All but Engines, Series, LastSpan and LastCollect only grow.
 type Stats struct {
+	// Spans are all that were received, whether they are requests or not; LastSpan is when the last came; zero: none did.
+	Spans    int64
+	LastSpan time.Time
 	// Requests are the requests that were counted in the metrics.
 	Requests [llmrequest.NumKinds][llmrequest.NumGenerations]int64
 	// Rejected are the implausible values that were left out, by reason.
@@ -42,6 +47,8 @@ type Stats struct {
 
 // statistics are the counters behind Stats.
 type statistics struct {
+	spans       atomic.Int64
+	lastSpan    atomic.Int64 // ns since 1970
 	requests    [llmrequest.NumKinds][llmrequest.NumGenerations]atomic.Int64
 	rejected    [llmrequest.NumReasons]atomic.Int64
 	duplicates  atomic.Int64
@@ -58,6 +65,7 @@ type statistics struct {
 type counts struct {
 	requests                 [llmrequest.NumKinds][llmrequest.NumGenerations]int64
 	rejected                 [llmrequest.NumReasons]int64
+	spans                    int64
 	duplicates, cut, dropped int64
 }
 
@@ -67,9 +75,18 @@ func (c *counts) add(r *llmrequest.Request) {
 	for _, rejection := range r.Rejections() {
 		c.rejected[rejection.Reason]++
 	}
+	if further := r.FurtherRejections(); further != nil {
+		for reason, n := range further {
+			c.rejected[reason] += int64(n)
+		}
+	}
 }
 
-func (s *statistics) add(c *counts) {
+func (s *statistics) add(c *counts, now pcommon.Timestamp) {
+	if c.spans > 0 {
+		s.spans.Add(c.spans)
+		s.lastSpan.Store(int64(now)) //nolint:gosec // the wall clock
+	}
 	for kind := range c.requests {
 		for generation, n := range c.requests[kind] {
 			addNonZero(&s.requests[kind][generation], n)
@@ -93,7 +110,7 @@ func addNonZero(to *atomic.Int64, n int64) {
 func (a *Aggregator) Stats() Stats {
 	s := &a.stats
 	out := Stats{
-		Duplicates: s.duplicates.Load(), Overflow: s.overflow.Load(), Cut: s.cut.Load(), Dropped: s.dropped.Load(), Lost: s.lost.Load(), Late: s.late.Load(), Outlying: s.outlying.Load(),
+		Spans: s.spans.Load(), Duplicates: s.duplicates.Load(), Overflow: s.overflow.Load(), Cut: s.cut.Load(), Dropped: s.dropped.Load(), Lost: s.lost.Load(), Late: s.late.Load(), Outlying: s.outlying.Load(),
 		Engines: a.engines.n.Load(), Series: a.series.n.Load(),
 	}
 	for kind := range s.requests {
@@ -106,6 +123,9 @@ func (a *Aggregator) Stats() Stats {
 	}
 	if a.dedupe != nil {
 		out.Forgotten = a.dedupe.evictions.Load()
+	}
+	if ns := s.lastSpan.Load(); ns != 0 {
+		out.LastSpan = time.Unix(0, ns)
 	}
 	if ns := s.lastCollect.Load(); ns != 0 {
 		out.LastCollect = time.Unix(0, ns)

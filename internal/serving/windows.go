@@ -12,19 +12,29 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
+	"github.com/otelcol-serving/otelcol-serving/internal/diagnosis"
+	"github.com/otelcol-serving/otelcol-serving/internal/history"
 	"github.com/otelcol-serving/otelcol-serving/internal/timeline"
 )
 
 // windows are the windows of one engine. Requests are only noted when they are recorded; the windows that they
-// close are computed by Take, so that nobody who sends spans waits for it.
+// close are computed and diagnosed by Take, so that nobody who sends spans waits for it.
 type windows struct {
-	mu       sync.Mutex
-	timeline *timeline.Timeline
-	total    windowTotals
-	shown    uint32 // bit per windowGauges: the last point had a value
-	mode     timeline.Mode
-	counted  timeline.Stats // what is in the aggregator's statistics
+	mu        sync.Mutex
+	timeline  *timeline.Timeline
+	history   *history.History
+	tracker   *diagnosis.Tracker
+	diagnosis diagnosis.Diagnosis // as of the last window
+	total     windowTotals
+	shown     uint32 // bit per windowGauges: the last point had a value; and stateSets
+	mode      timeline.Mode
+	counted   timeline.Stats   // what is in the aggregator's statistics
+	closed    time.Time        // the wall time at which the last window was closed; zero: none was
+	waiting   []windowSnapshot // closed windows that were not taken yet
 }
+
+// stateSets is the bit of windows.shown that says that any window was closed, and so all points of the state sets were shown.
+const stateSets = 1 << 31
 
 // windowTotals are the sums over all windows of an engine.
 type windowTotals struct {
@@ -33,14 +43,11 @@ type windowTotals struct {
 	late   int64
 }
 
-// maxNoted is how many requests of one engine are noted between two collects. More than that are given to the
-// timeline by whoever records them.
-const maxNoted = 1 << 16
-
 // windowSnapshot is one window with the sums up to its end.
 type windowSnapshot struct {
 	timeline.Window
-	total windowTotals
+	total   windowTotals
+	verdict diagnosis.Verdict
 	// vanished: gauges that had a value in the window before and have none in this one.
 	vanished uint32
 }
@@ -68,6 +75,8 @@ var (
 	tokenThroughput   = Definition{Name: "llm.serving.engine.token.throughput", Unit: "{token}/s", Description: "Tokens per second, spread over the time they were read or made in.", Kind: "gauge", Attributes: []string{attrTokenType}}
 	completeness      = Definition{Name: "llm.serving.estimate.completeness", Unit: "1", Description: "Expected share of the window's running time that had been seen when it was closed.", Kind: "gauge"}
 	finding           = Definition{Name: "llm.serving.estimate.finding", Unit: "1", Description: "1 for what was found about the requests of the window, 0 for what was not.", Kind: "gauge", Attributes: []string{attrFinding}}
+
+	verdict = Definition{Name: "llm.serving.engine.verdict", Unit: "1", Description: "1 for the verdict in force, 0 for the others.", Kind: "gauge", Attributes: []string{attrVerdict}}
 
 	engineTime   = Definition{Name: "llm.serving.engine.time", Unit: "s", Description: "Wall time of the engine by what it did; the states add up to wall time.", Kind: "counter", Attributes: []string{attrState}}
 	lateRequests = Definition{Name: "llm.serving.estimate.late_requests", Unit: "{request}", Description: "Requests that came after a window they belong to was closed.", Kind: "counter"}
@@ -116,7 +125,7 @@ func windowDefinitions() []Definition {
 			all = append(all, *d)
 		}
 	}
-	return append(all, finding, lateRequests)
+	return append(all, finding, verdict, lateRequests)
 }
 
 // newWindows is nil where the configuration wants no windows.
@@ -124,7 +133,16 @@ func newWindows(a *Aggregator) *windows {
 	if a.windows.Window == 0 {
 		return nil
 	}
-	return &windows{timeline: timeline.New(a.windows)}
+	return &windows{
+		timeline: timeline.New(a.windows),
+		history:  history.New(history.Config{Period: a.diagnose.Period, Lag: a.lag(), Hour: a.remember}),
+		tracker:  diagnosis.NewTracker(&a.diagnose),
+	}
+}
+
+// lag is how far windows are behind requests at most: the longest grace, the disorder allowed for, and two collects.
+func (a *Aggregator) lag() time.Duration {
+	return max(a.windows.Grace, 3*time.Minute) + time.Minute
 }
 
 // timelineConfig is what the configuration says of windows.
@@ -136,27 +154,51 @@ func timelineConfig(c *Config) timeline.Config {
 	}
 }
 
-// add gives noted requests to the timeline.
-func (w *windows) add(noted []timeline.Record) {
+// add gives noted requests to the timeline and the history.
+func (w *windows) add(noted notes, about about) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for i := range noted {
-		w.timeline.AddRecord(noted[i])
-	}
+	w.addNotes(noted, &about)
+}
+
+// addNotes closes windows as it goes: a backlog of hours is diagnosed as the live hours would have been.
+func (w *windows) addNotes(noted notes, about *about) {
+	noted.each(func(n *note) {
+		w.history.AddRequest(&n.request)
+		if n.timed {
+			w.timeline.AddRecord(n.record)
+			w.drain(about)
+		}
+	})
 }
 
 // take takes the windows that were closed. With last, those that are open too.
-func (w *windows) take(noted []timeline.Record, now time.Time, last bool, stats *statistics) []windowSnapshot {
+func (w *windows) take(noted notes, slow []history.Slow, about about, now time.Time, last bool, stats *statistics) []windowSnapshot {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for i := range noted {
-		w.timeline.AddRecord(noted[i])
+	w.addNotes(noted, &about)
+	for i := range slow {
+		w.history.AddSlow(&slow[i])
 	}
 	w.timeline.Advance(now)
 	if last {
 		w.timeline.Flush(false)
 	}
-	var taken []windowSnapshot
+	w.drain(&about)
+	taken := w.waiting
+	w.waiting = nil
+	if len(taken) > 0 {
+		w.closed = now
+	}
+	counted := w.timeline.Stats()
+	stats.late.Add(counted.Late - w.counted.Late)
+	stats.outlying.Add(counted.Outliers - w.counted.Outliers)
+	w.counted = counted
+	return taken
+}
+
+// drain takes the closed windows out of the timeline and diagnoses each.
+func (w *windows) drain(about *about) {
 	w.timeline.Drain(func(window *timeline.Window) {
 		t := &w.total
 		if t.start.IsZero() {
@@ -166,20 +208,19 @@ func (w *windows) take(noted []timeline.Record, now time.Time, last bool, stats 
 			t.states[state] += d
 		}
 		t.late += window.Late
-		var shown uint32
+		shown := uint32(stateSets)
 		for i := range windowGauges {
 			if window.Has(windowGauges[i].figure) {
 				shown |= 1 << i
 			}
 		}
-		taken = append(taken, windowSnapshot{Window: *window, total: *t, vanished: w.shown &^ shown})
+		w.diagnose(window, about)
+		if len(w.waiting) >= maxPendingWindows {
+			w.waiting = append(w.waiting[:0], w.waiting[maxPendingWindows/4:]...)
+		}
+		w.waiting = append(w.waiting, windowSnapshot{Window: *window, total: *t, vanished: w.shown &^ shown, verdict: w.diagnosis.Verdict})
 		w.shown, w.mode = shown, window.Mode
 	})
-	counted := w.timeline.Stats()
-	stats.late.Add(counted.Late - w.counted.Late)
-	stats.outlying.Add(counted.Outliers - w.counted.Outliers)
-	w.counted = counted
-	return taken
 }
 
 // windows adds the metrics of the engine's windows: a point of each per window, at the window's end.
@@ -208,6 +249,18 @@ func (b *builder) windows() {
 			dp.Attributes().PutStr(attrFinding, f.name)
 			dp.SetIntValue(0)
 			if all[i].Flags.Has(f.flag) {
+				dp.SetIntValue(1)
+			}
+		}
+	}
+	points = b.metric(&verdict).SetEmptyGauge().DataPoints()
+	for i := range all {
+		for v := range diagnosis.NumVerdicts {
+			dp := points.AppendEmpty()
+			dp.SetTimestamp(pcommon.NewTimestampFromTime(all[i].End))
+			dp.Attributes().PutStr(attrVerdict, v.String())
+			dp.SetIntValue(0)
+			if all[i].verdict == v {
 				dp.SetIntValue(1)
 			}
 		}

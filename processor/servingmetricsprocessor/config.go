@@ -5,6 +5,7 @@ package servingmetricsprocessor
 
 import (
 	"errors"
+	"fmt"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/confmap"
@@ -40,6 +41,9 @@ func (c *Config) Validate() error {
 	err := metrics.Validate()
 	if c.AnnotateOnly && !c.Annotate {
 		err = errors.Join(err, errors.New("annotate_only: true together with annotate: false does nothing; remove one of them"))
+	}
+	if c.AnnotateOnly && metrics.Summary != nil {
+		err = errors.Join(err, fmt.Errorf("summary: %v has nothing to show with annotate_only: true; remove one of them", metrics.Summary))
 	}
 	return err
 }

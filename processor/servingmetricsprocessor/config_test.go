@@ -31,6 +31,7 @@ func loadConfig(t testing.TB, id string) (*Config, error) {
 
 func TestConfig(t *testing.T) {
 	unknown := "unknown"
+	page := component.MustNewIDWithName("serving_summary", "page")
 	with := func(change func(*Config)) *Config {
 		cfg := createDefaultConfig().(*Config)
 		change(cfg)
@@ -39,7 +40,6 @@ func TestConfig(t *testing.T) {
 	for id, want := range map[string]*Config{
 		"serving_metrics": with(func(*Config) {}),
 		"serving_metrics/all": with(func(c *Config) {
-			c.AnnotateOnly = true
 			m := &c.Metrics
 			m.Interval = 10 * time.Second
 			m.Temporality = serving.Delta
@@ -57,8 +57,11 @@ func TestConfig(t *testing.T) {
 			m.SLO = serving.SLOConfig{TTFT: time.Second, TPOT: 100 * time.Millisecond, E2E: 30 * time.Second}
 			m.Limits = serving.LimitConfig{Series: 100, Engines: 10, SeriesExpiration: 5 * time.Minute}
 			m.Dedupe = serving.DedupeConfig{Window: time.Minute, MaxEntries: 1000}
+			m.Diagnosis.Period, m.Diagnosis.HostWait = 10*time.Minute, .5
+			m.Summary = &page
 			m.Compatibility = []string{"vllm"}
 		}),
+		"serving_metrics/annotate_only":  with(func(c *Config) { c.AnnotateOnly = true }),
 		"serving_metrics/exponential":    with(func(c *Config) { c.Metrics.Histograms.Type = serving.Exponential }),
 		"serving_metrics/without_dedupe": with(func(c *Config) { c.Metrics.Dedupe = serving.DedupeConfig{} }),
 	} {
@@ -101,6 +104,9 @@ func TestConfigErrors(t *testing.T) {
 		"dedupe_window":          {"dedupe::window: -1s is negative; use a duration such as 5m"},
 		"dedupe_max_entries":     {"dedupe::max_entries: 0 is out of range; use 1 to "},
 		"compatibility":          {`compatibility: "sglang" is unknown; use vllm, or leave the list empty`},
+		"diagnosis":              {"diagnosis::period: 1s is out of range", "diagnosis::host_wait: 2 is out of range; use 0 to 1"},
+		"summary_of_nothing":     {"summary: serving_summary has nothing to show with annotate_only: true; remove one of them"},
+		"summary_no_windows":     {"summary: serving_summary has nothing to show without windows; remove timeline::window 0s, or summary"},
 		"several":                {"interval: 0s is too short", `temporality: "both" is unknown`},
 	} {
 		t.Run(id, func(t *testing.T) {
@@ -129,5 +135,5 @@ func TestConfigUnknownKey(t *testing.T) {
 func TestConfigCasesAreAllTested(t *testing.T) {
 	all, err := confmaptest.LoadConf(filepath.Join("testdata", "config.yaml"))
 	require.NoError(t, err)
-	assert.Len(t, all.ToStringMap(), 4+28+1)
+	assert.Len(t, all.ToStringMap(), 5+31+1)
 }

@@ -45,6 +45,7 @@ func goldenInput(t testing.TB) []ptrace.Traces {
 
 func TestGolden(t *testing.T) {
 	for _, readOnly := range []bool{false, true} {
+		collectortest.Forget()
 		set := processortest.NewNopSettings(NewFactory().Type())
 		cfg := goldenConfig()
 		var traces consumertest.TracesSink

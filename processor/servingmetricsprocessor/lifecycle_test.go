@@ -33,20 +33,21 @@ func sides(t testing.TB, cfg *Config, next consumer.Metrics) (processor.Traces, 
 	return traces, metrics
 }
 
-// The same *Config twice, as when a component is built anew.
+// The same *Config twice, as when a component is built anew. What was counted before does not count again.
 func TestConfigBuiltTwice(t *testing.T) {
+	collectortest.Forget()
 	cfg := createDefaultConfig().(*Config)
-	for range 2 {
+	for round := range 2 {
 		var sink consumertest.MetricsSink
 		traces, metrics := sides(t, cfg, &sink)
 		require.NoError(t, metrics.Start(t.Context(), componenttest.NewNopHost()))
 		require.NoError(t, traces.Start(t.Context(), componenttest.NewNopHost()))
-		require.NoError(t, traces.ConsumeTraces(t.Context(), collectortest.Requests("a", 0, 10)))
+		require.NoError(t, traces.ConsumeTraces(t.Context(), collectortest.Requests("a", 0, 10*(round+1))))
 		for range 2 { // a double shutdown must not let go of the shared part too early
 			require.NoError(t, metrics.Shutdown(t.Context()))
 		}
 		assert.Len(t, sharedByConfig, 1)
-		require.NoError(t, traces.ConsumeTraces(t.Context(), collectortest.Requests("a", 10, 10)))
+		require.NoError(t, traces.ConsumeTraces(t.Context(), collectortest.Requests("a", 1000, 10)))
 		for range 2 {
 			require.NoError(t, traces.Shutdown(t.Context()))
 		}
@@ -57,6 +58,7 @@ func TestConfigBuiltTwice(t *testing.T) {
 
 // A double shutdown of the traces side must not let go of what the metrics side still needs.
 func TestTracesSideShutDownTwice(t *testing.T) {
+	collectortest.Forget()
 	cfg := createDefaultConfig().(*Config)
 	var sink consumertest.MetricsSink
 	traces, metrics := sides(t, cfg, &sink)

@@ -25,6 +25,7 @@ import (
 	"go.opentelemetry.io/collector/receiver/otlpreceiver"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/otelcol-serving/otelcol-serving/internal/diagnosis"
 	"github.com/otelcol-serving/otelcol-serving/internal/emitter/collectortest"
 	"github.com/otelcol-serving/otelcol-serving/receiver/llmspanreceiver"
 )
@@ -60,7 +61,8 @@ func TestReadmeExamples(t *testing.T) {
 	clear(sharedByConfig) // a dry run builds and lets go of nothing
 }
 
-// The defaults of the table make the default configuration, and each key of the configuration is there.
+// The defaults of the table make the default configuration, and each key of the configuration is there, but for the keys of diagnosis,
+// which docs/diagnosis.md describes and internal/diagnosis tests.
 func TestReadmeConfigTable(t *testing.T) {
 	rows := regexp.MustCompile("(?m)^\\| `([a-z_0-9:]+)` \\| (none|`([^`]*)`) \\| ").FindAllStringSubmatch(readme(t), -1)
 	defaults := map[string]any{}
@@ -83,11 +85,11 @@ func TestReadmeConfigTable(t *testing.T) {
 		}
 		at[path[len(path)-1]] = value
 	}
-	var cfg Config
+	cfg := Config{Metrics: MetricsConfig{Diagnosis: diagnosis.NewDefaultConfig()}}
 	require.NoError(t, confmap.NewFromStringMap(defaults).Unmarshal(&cfg))
 	assert.Equal(t, createDefaultConfig(), &cfg)
 
-	keys := configKeys(reflect.TypeFor[Config](), "")
+	keys := slices.DeleteFunc(configKeys(reflect.TypeFor[Config](), ""), func(key string) bool { return strings.HasPrefix(key, "diagnosis::") })
 	assert.ElementsMatch(t, keys, slices.Collect(maps.Keys(documented)))
 }
 

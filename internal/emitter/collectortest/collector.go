@@ -28,6 +28,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/otelcol-serving/otelcol-serving/internal/emitter/internal/reload"
 )
 
 // Collector is a Collector under test. Besides the given factories it knows the push receiver, the sink
@@ -62,6 +64,7 @@ type Status struct {
 // New makes a Collector of the configuration in the file at path and of further YAML that is merged
 // into it. It is shut down with the test.
 func New(t testing.TB, factories otelcol.Factories, path string, overrides ...string) *Collector {
+	reload.Forget() // no other's reload
 	c := &Collector{
 		Telemetry: componenttest.NewTelemetry(),
 		ready:     make(chan struct{}, 1),
@@ -249,3 +252,6 @@ func (p changeProvider) Retrieve(_ context.Context, _ string, watcher confmap.Wa
 func (changeProvider) Scheme() string { return "change" }
 
 func (changeProvider) Shutdown(context.Context) error { return nil }
+
+// Forget makes what comes no reload of what was: components of the same name count the same spans again.
+func Forget() { reload.Forget() }
