@@ -1,0 +1,143 @@
+// Copyright The otelcol-serving Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+// What the parts of an engine's page say for figures at their edges.
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelcol-serving/otelcol-serving/internal/summary"
+)
+
+func steps(law *summary.StepLaw, objective float64, maxNumSeqs int) *stepsView {
+	r := &summary.EngineReport{History: *history()}
+	r.Engine.Figures.StepLaw = law
+	s := summary.Source{MaxNumSeqs: maxNumSeqs}
+	if objective > 0 {
+		s.Objectives.TPOT = &objective
+	}
+	return newSteps(r, &s)
+}
+
+func TestStepSentence(t *testing.T) {
+	law := func(batch float64, sure bool) *summary.StepLaw {
+		return &summary.StepLaw{A: .01, B: .0002, BatchAtObjective: &batch, Extrapolates: sure}
+	}
+	for want, s := range map[string]*stepsView{
+		"Batch 96 is the most that meets 50 ms per token.":                                                       steps(law(96.7, true), .05, 256),
+		"Batch 96 is the most that meets 50 ms per token. Batches that large were not seen, so this is a guess.": steps(law(96, false), .05, 0),
+		"Even a full batch of 64 meets 50 ms per token.":                                                         steps(law(96, true), .05, 64),
+		"Even a full batch of 64 meets 50 ms per token. Batches that large were not seen, so this is a guess.":   steps(law(96, false), .05, 64),
+		"No batch meets 5 ms per token: one request alone takes 10 ms.":                                          steps(law(0, true), .005, 256),
+		"Too little variety in batch sizes to fit a line.":                                                       steps(nil, .05, 256),
+		"": steps(&summary.StepLaw{A: .01, B: .0002}, 0, 256),
+	} {
+		require.NotNil(t, s)
+		assert.Equal(t, want, plain(s.Text))
+	}
+	assert.Nil(t, newSteps(&summary.EngineReport{}, &summary.Source{}), "no step known")
+}
+
+func TestDialsOfWhatIsKnown(t *testing.T) {
+	assert.Nil(t, newAxes(&summary.Engine{}), "nothing known, nothing shown")
+	peak := newAxes(&summary.Engine{Figures: summary.Figures{CapacityPeak: ptr(.4)}})
+	assert.Contains(t, peak.CapacityText, "At most this much")
+	assert.Contains(t, peak.BusyText, "Not known")
+	assert.Empty(t, peak.Map, "one axis is no map")
+	small := newAxes(&summary.Engine{Figures: summary.Figures{CapacityFit: ptr(.4), StepLaw: &summary.StepLaw{}}})
+	assert.Contains(t, small.CapacityText, "At least this much")
+	both := newAxes(&summary.Engine{Figures: summary.Figures{CapacityFit: ptr(.4), Utilization: ptr(.9)}})
+	assert.Contains(t, both.Where, "Busy is not full")
+	assert.NotEmpty(t, both.Map)
+}
+
+func TestWorkloadChange(t *testing.T) {
+	for _, c := range []struct {
+		now, before float64
+		change      string
+		moved       bool
+	}{{10, 10, "× 1", false}, {21, 10, "× 2.1", true}, {4, 10, "× 0.4", true}, {10, 0, "–", false}} {
+		row := newWorkloadRow("x", c.now, gap, c.before, gap, "{token}")
+		assert.Equal(t, c.change, plain(row.Change))
+		assert.Equal(t, c.moved, row.Moved)
+	}
+	assert.Empty(t, newWorkload(&summary.Requests{}))
+}
+
+func TestTraceLink(t *testing.T) {
+	s := &summary.SlowRequest{TraceID: "ab/../c?", SpanID: "d&e"}
+	assert.Equal(t, "https://x/ab%2F..%2Fc%3F?s=d%26e", traceLink("https://x/{trace_id}?s={span_id}", s))
+	assert.Empty(t, traceLink("", s))
+	assert.Empty(t, traceLink("https://x/{trace_id}", &summary.SlowRequest{}))
+}
+
+func TestEngineName(t *testing.T) {
+	for want, e := range map[string]summary.Engine{
+		"a": {Instance: "a"}, "s": {Service: "s", Instance: "s"}, "s-1": {Service: "s", Instance: "s-1"}, "s / x": {Service: "s", Instance: "x"}, "t": {Service: "t"},
+	} {
+		assert.Equal(t, want, engineName(&e))
+	}
+}
+
+func TestSetup(t *testing.T) {
+	source := func(spans, requests int64, window float64) *summary.Report {
+		return &summary.Report{Sources: []summary.Source{{ID: "processor/serving_metrics", Spans: spans, Requests: requests, WindowSeconds: window}}}
+	}
+	for want, r := range map[string]*summary.Report{
+		"No component reports here yet":  {},
+		"Ready, and nothing has arrived": source(0, 0, 10),
+		"412 spans, none is a request":   source(412, 0, 10),
+		"1 span, and it is no request":   source(1, 0, 10),
+		"The first requests are here":    source(3, 3, 10),
+		"3 requests, but no windows":     source(3, 3, 0),
+	} {
+		assert.Equal(t, want, plain(newSetupView(r).Title))
+	}
+}
+
+// The sentence above a fleet counts what needs attention.
+func TestFleetTitle(t *testing.T) {
+	engines := func(verdicts ...string) View {
+		r := &summary.Report{}
+		for _, v := range verdicts {
+			e := summary.Engine{Key: v, Status: summary.StatusCurrent}
+			e.Diagnosis.Verdict = v
+			r.Engines = append(r.Engines, e)
+		}
+		return View{Report: r}
+	}
+	for want, v := range map[string]View{
+		"1 of 2 engines needs attention":              engines("host_bound", "healthy"),
+		"2 of 3 engines need attention":               engines("overload_building", "host_bound", "idle"),
+		"All 2 engines are well":                      engines("healthy", "healthy"),
+		"No trouble on 2 engines":                     engines("healthy", "no_verdict"),
+		"No trouble on 2 engines; 1 could be smaller": engines("healthy", "idle"),
+		"2 engines, and no verdict yet":               engines("no_verdict", "no_verdict"),
+	} {
+		assert.Equal(t, want, newFleetView(v).Title)
+	}
+	assert.Equal(t, Critical, newFleetView(engines("overload_building", "host_bound")).Severity)
+	assert.Equal(t, Warning, newFleetView(engines("host_bound", "healthy")).Severity)
+}
+
+// A report without anything in it makes pages.
+func TestBareReports(t *testing.T) {
+	r, err := NewRenderer(Options{Asset: func(name string) string { return name }})
+	require.NoError(t, err)
+	for _, status := range []summary.Status{"", summary.StatusCollecting, summary.StatusCurrent, summary.StatusIdle, summary.StatusStale} {
+		e := summary.EngineReport{Time: time.Unix(0, 0), Engine: summary.Engine{Key: "k", Status: status}}
+		report := &summary.Report{Engines: []summary.Engine{e.Engine, e.Engine}}
+		for _, engine := range []*summary.EngineReport{nil, &e} {
+			var out bytes.Buffer
+			require.NoError(t, r.Render(&out, View{Report: report, Engine: engine}))
+			assert.Contains(t, out.String(), "<h1")
+		}
+	}
+}
