@@ -56,7 +56,7 @@ func servingctl(t *testing.T) string {
 // collector is a running one, with the ports it listens on.
 type collector struct {
 	*process
-	grpc, http, metrics, health, self string
+	grpc, http, metrics, health, self, summary string
 }
 
 // collectorOptions are what tests choose: one key=value each.
@@ -79,13 +79,13 @@ func startCollector(t *testing.T, config string, o collectorOptions) *collector 
 }
 
 func prepareCollector(t *testing.T) *collector {
-	return &collector{grpc: freePort(t), http: freePort(t), metrics: freePort(t), health: freePort(t), self: freePort(t)}
+	return &collector{grpc: freePort(t), http: freePort(t), metrics: freePort(t), health: freePort(t), self: freePort(t), summary: freePort(t)}
 }
 
 func (c *collector) env() []string {
 	return []string{
 		"GRPC_PORT=" + c.grpc, "HTTP_PORT=" + c.http, "PROMETHEUS_PORT=" + c.metrics,
-		"HEALTH_PORT=" + c.health, "TELEMETRY_PORT=" + c.self,
+		"HEALTH_PORT=" + c.health, "TELEMETRY_PORT=" + c.self, "SUMMARY_PORT=" + c.summary,
 	}
 }
 

@@ -69,4 +69,5 @@ go build -o "$tools/bin/servingctl" ./cmd/servingctl
 
 export E2E_BIN=$root/dist/otelcol-serving E2E_SERVINGCTL=$tools/bin/servingctl
 export E2E_PROMETHEUS E2E_JAEGER E2E_NODE
-go test -tags e2e -count=1 -timeout 10m "$@" ./test/e2e
+# One package after the other: both start collectors, and the machine may have two cores.
+go test -tags e2e -count=1 -timeout 10m -p 1 "$@" ./test/e2e ./test/deploy

@@ -108,7 +108,7 @@ func newRoot(std stdio) *cobra.Command {
 		// Without a RunE, cobra would show the help for an unknown command too, and call that a success.
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(newReplay(std), newSimulate(std))
+	root.AddCommand(newReplay(std), newSimulate(std), newSummary(std))
 	return root
 }
 
