@@ -1,12 +1,11 @@
 // Copyright The otelcol-serving Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command bench measures what a request span costs here, beside decoding it from OTLP and beside contrib's
-// span_metrics connector, all in one run. It is a module of its own so that peers are no
-// dependency of the product.
+// Package bench measures what serving_metrics costs and writes docs/performance.md. It is a module of its own, so
+// that the peers it is compared with are no dependency of the product. Its programs, run from this folder:
 //
-//	go run . -rounds 5
-//
-// The machine's speed drifts, so every round measures everything once, and the table has the medians over the
-// rounds. Compare the ratios, not the times.
-package main
+//	go run ./peers      a span through OTLP decoding, contrib's connectors, and ours
+//	go run ./collector  the built collector with and without serving_metrics, under load
+//	go run ./growth     how cost grows with series, engines and requests, and what a collect does to ingest
+//	go run ./lean       whether a metrics-only collector would gain by not decoding whole spans
+package bench
