@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 command -v curl > /dev/null || { echo "curl is needed: apt-get install curl" >&2; exit 1; }
-for port in 4317 4318 9464 8888 13133; do
+for port in 4317 4318 8686 9464 8888 13133; do
   if (exec 3<> "/dev/tcp/localhost/$port") 2> /dev/null; then
     echo "Port $port is taken: stop what listens there (another collector?) and start the demo again." >&2
     exit 1
@@ -48,6 +48,7 @@ The collector runs. Two simulated vLLM engines send it their spans, at ten times
   slow-host    an engine whose device waits for its host
   overloaded   an engine that gets more requests than it can serve
 
+  the summary page     http://localhost:8686
   metrics              http://localhost:9464/metrics
   the collector's own  http://localhost:8888/metrics
   health               http://localhost:13133/status
