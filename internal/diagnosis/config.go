@@ -44,6 +44,10 @@ type Config struct {
 	// on one device leave half of it, and a decode step costs nearly the same for one request as for several, so that the
 	// time in which the device is busy does not show it.
 	IdleCapacity float64 `mapstructure:"idle_capacity"`
+	// IdleBatch is the mean batch over max_num_seqs below which an engine is idle although it is occupied and no larger batch was
+	// seen to tell the capacity by. 0.01: a step of a full batch takes ten to twenty times that of one request at most, so that 0.01 of the places is
+	// at most a fifth of the capacity.
+	IdleBatch float64 `mapstructure:"idle_batch"`
 	// IdleWaiting is the mean number of waiting requests from which on no engine is idle. 0.5: requests wait for the
 	// step that runs when they come, and nothing more.
 	IdleWaiting float64 `mapstructure:"idle_waiting"`
@@ -142,7 +146,7 @@ func NewDefaultConfig() Config {
 	return Config{
 		Period: 5 * time.Minute, MinRequests: 30, MinTime: time.Minute, MinCompleteness: .8, MinCoverage: .8,
 		SureRequests: 100, SureTime: 3 * time.Minute, Margin: .1,
-		IdleOccupancy: .3, IdleCapacity: .25, IdleWaiting: .5,
+		IdleOccupancy: .3, IdleCapacity: .25, IdleBatch: .01, IdleWaiting: .5,
 		QueueWaiting: 1, QueueTTFT: .3, QueueSteps: 3, FullBatch: .9, AdmissionCapacity: .8, SmallLimit: 64, Knee: .5,
 		HostOccupancy: .5, HostWait: .4, HostScheduler: .15, HostExecute: .2, HostOutside: .2, SmallBatch: 8,
 		FullOccupancy: .9, FullCapacity: .85, KneeCapacity: .5,
@@ -182,6 +186,7 @@ func (c *Config) Validate() error {
 		{"margin", c.Margin},
 		{"idle_occupancy", c.IdleOccupancy},
 		{"idle_capacity", c.IdleCapacity},
+		{"idle_batch", c.IdleBatch},
 		{"queue_ttft", c.QueueTTFT},
 		{"full_batch", c.FullBatch},
 		{"admission_capacity", c.AdmissionCapacity},

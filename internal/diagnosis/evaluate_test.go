@@ -434,3 +434,13 @@ func TestHostCauses(t *testing.T) {
 		assert.True(t, found, "%s: %v", test.cause, d.Actions)
 	}
 }
+
+// A few requests that run all the time are little to do as well, though no batch was ever there to tell the capacity by.
+func TestIdleBySmallBatch(t *testing.T) {
+	in := healthyInput().with(figures{timeline.RunningMean: 1.2, timeline.RunningMax: 3, timeline.WaitingMean: 0, timeline.CapacityFit: math.NaN(), timeline.Capacity: math.NaN(), timeline.CapacityPeak: math.NaN()})
+	d := evaluateDefault(in)
+	assert.Equal(t, Idle, d.Verdict)
+	assert.Contains(t, d.Sentence, "of the 256 places in the batch are taken")
+	in = healthyInput().with(figures{timeline.RunningMean: 12, timeline.RunningMax: 30, timeline.WaitingMean: 0, timeline.CapacityFit: math.NaN(), timeline.Capacity: math.NaN(), timeline.CapacityPeak: math.NaN()})
+	assert.NotEqual(t, Idle, evaluateDefault(in).Verdict)
+}

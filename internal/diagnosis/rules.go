@@ -65,13 +65,17 @@ var rules = []rule{
 		when: []allOf{
 			join(allOf{{occupancy.is("<", "idle_occupancy")}}, objectivesMet),
 			join(allOf{{capacityUsed.is("<", "idle_capacity")}, {waitingMean.is("<", "idle_waiting")}}, objectivesMet),
+			join(allOf{{fill.is("<", "idle_batch")}, {waitingMean.is("<", "idle_waiting")}}, objectivesMet),
 		},
 		sentence: func(s *state) string {
 			if s.f.Occupancy == 0 {
 				return fmt.Sprintf("No request ran in the last %s.", minutes(s))
 			}
-			if used := capacityValue(s); !math.IsNaN(used) && s.f.Occupancy >= s.c.IdleOccupancy {
+			if used := capacityValue(s); used < s.c.IdleCapacity && s.f.Occupancy >= s.c.IdleOccupancy {
 				return fmt.Sprintf("A request runs %s of the time, but only %s of the engine's capacity is used.", percent(s.f.Occupancy), percent(used))
+			}
+			if s.f.Occupancy >= s.c.IdleOccupancy {
+				return fmt.Sprintf("A request runs %s of the time, but only %s of the %d places in the batch are taken.", percent(s.f.Occupancy), significant(s.f.Batch), s.in.MaxNumSeqs)
 			}
 			return fmt.Sprintf("A request runs only %s of the time.", percent(s.f.Occupancy))
 		},

@@ -316,6 +316,10 @@ var (
 		text: "batch over its limit while requests wait", unit: "1", metric: prefix + "engine.batch.utilization", formula: "Σ running x waiting / Σ waiting / max_num_seqs over the windows",
 		value: func(s *state) float64 { return s.f.FillWaiting },
 	}
+	fill = quantity{
+		text: "batch over its limit", unit: "1", metric: prefix + "engine.batch.utilization", formula: "mean running requests while any runs / max_num_seqs",
+		value: func(s *state) float64 { return s.f.Fill },
+	}
 	fillMax = quantity{
 		text: "largest batch over its limit", unit: "1", metric: prefix + "engine.requests.running", formula: "most running requests / max_num_seqs",
 		value: func(s *state) float64 {
