@@ -196,7 +196,11 @@ func newEngineView(view View, o Options) *engineView {
 		v.Action = &e.Diagnosis.Actions[0]
 	}
 	if e.Diagnosis.Since != nil && e.Status != summary.StatusCollecting {
-		v.Since = "for " + span(r.Time.Sub(*e.Diagnosis.Since))
+		until := r.Time
+		if e.End != nil { // in the engine's own time, which a replay has of another day
+			until = *e.End
+		}
+		v.Since = "for " + span(max(until.Sub(*e.Diagnosis.Since), 0))
 	}
 	if e.Start != nil && e.End != nil {
 		v.Period = span(e.End.Sub(*e.Start))

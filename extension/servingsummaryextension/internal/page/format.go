@@ -52,6 +52,8 @@ func digits(v float64) string {
 		return trimZero(strconv.FormatFloat(v, 'f', 2, 64))
 	case a == 0:
 		return "0"
+	case a < 0.005: // more than nothing, and no more is meant by it
+		return "0.00"
 	default:
 		return strconv.FormatFloat(v, 'g', 2, 64)
 	}
