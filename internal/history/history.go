@@ -30,8 +30,23 @@ type History struct {
 	hours   slots[hour]
 	slowest slots[slowest]
 
-	scratch minute
+	period  period
+	day     day
 	windows []timeline.Window
+}
+
+// period is the requests of the minutes from one time to another, Unix ns: the same for all windows that end within a minute,
+// unless a request came late.
+type period struct {
+	from, to int64
+	minute
+	requests diagnosis.Requests
+}
+
+// day is the day before, which changes when a minute becomes a part of it or an hour drops out of it.
+type day struct {
+	hour   int64 // Unix hours; 0: to be added up
+	before *diagnosis.Before
 }
 
 // Point is one window and the verdict at its end.
@@ -62,7 +77,10 @@ func New(cfg Config) *History {
 		hours:   newSlots[hour](time.Hour, maxHours, nil),
 		slowest: newSlots[slowest](slowestSpan, slowestSlots, nil),
 	}
-	h.minutes = newSlots(time.Minute, minutes, func(start int64, m *minute) { h.hours.at(start).addMinute(m) })
+	h.minutes = newSlots(time.Minute, minutes, func(start int64, m *minute) {
+		h.hours.at(start).addMinute(m)
+		h.day.hour = 0
+	})
 	return h
 }
 
@@ -72,6 +90,7 @@ func (h *History) AddRequest(r *Request) {
 		return
 	}
 	h.minutes.at(r.End).add(r)
+	h.changed(r.End)
 }
 
 // AddWindow takes in a closed window, and its verdict when that is known: see SetVerdict.
@@ -86,6 +105,14 @@ func (h *History) AddWindow(w *timeline.Window) {
 	}
 	h.points = append(h.points, Point{Window: *w})
 	h.minutes.at(w.Start.UnixNano()).addWindow(w)
+	h.changed(w.Start.UnixNano())
+}
+
+// changed says that the minute of t is not what it was.
+func (h *History) changed(t int64) {
+	if t < h.period.to {
+		h.period.to = 0
+	}
 }
 
 // SetVerdict sets the verdict at the end of the last window.
@@ -110,9 +137,7 @@ func (h *History) Period(in *diagnosis.Input) {
 				h.windows = append(h.windows, p.Window)
 			}
 		}
-		whole := h.requests(end)
-		in.Requests = whole.summary()
-		in.Requests.TTFTSlope, in.Requests.TTFTSlopeError = h.slope(end)
+		in.Requests = h.requests(end).requests
 		in.Before = h.before(end)
 	} else {
 		in.Requests, in.Before = noRequests(), nil
@@ -121,8 +146,7 @@ func (h *History) Period(in *diagnosis.Input) {
 }
 
 // requests adds up the whole minutes of the period before end; where there is none yet, those that there are.
-func (h *History) requests(end time.Time) *minute {
-	h.scratch.reset()
+func (h *History) requests(end time.Time) *period {
 	to := end.Truncate(time.Minute)
 	from := to.Add(-h.cfg.Period.Truncate(time.Minute))
 	if h.cfg.Period < time.Minute {
@@ -135,11 +159,19 @@ func (h *History) requests(end time.Time) *minute {
 	if begun {
 		to = to.Add(time.Minute)
 	}
-	h.minutes.each(from.UnixNano(), to.UnixNano(), func(_ int64, m *minute) { h.scratch.merge(m) })
-	if begun { // requests are counted that finished after the windows
-		h.scratch.covered = 0
+	p := &h.period
+	if p.from == from.UnixNano() && p.to == to.UnixNano() {
+		return p
 	}
-	return &h.scratch
+	p.from, p.to = from.UnixNano(), to.UnixNano()
+	p.reset()
+	h.minutes.each(p.from, p.to, func(_ int64, m *minute) { p.merge(m) })
+	if begun { // requests are counted that finished after the windows
+		p.covered = 0
+	}
+	p.requests = p.summary()
+	p.requests.TTFTSlope, p.requests.TTFTSlopeError = h.slope(end)
+	return p
 }
 
 // slope is by how much the mean time to first token grows from minute to minute, s/s, with half of its 95 % interval. NaN
@@ -159,6 +191,13 @@ func (h *History) slope(end time.Time) (slope, half float64) {
 // before is what is known of the day before, up to the minutes that are still kept one by one; nil where that is less
 // than an hour.
 func (h *History) before(end time.Time) *diagnosis.Before {
+	if now := end.Unix() / 3600; now != h.day.hour {
+		h.day = day{hour: now, before: h.addUp(end)}
+	}
+	return h.day.before
+}
+
+func (h *History) addUp(end time.Time) *diagnosis.Before {
 	var all hour
 	h.hours.each(end.Add(-24*time.Hour).UnixNano(), end.UnixNano(), func(_ int64, o *hour) { all.merge(o) })
 	if all.covered < 3600 {

@@ -32,7 +32,7 @@ func (h *History) Recent() Recent {
 	end := h.points[len(h.points)-1].End
 	m := h.requests(end)
 	return Recent{
-		Requests: m.summary(), Good: m.good, Before: h.before(end),
+		Requests: m.requests, Good: m.good, Before: h.before(end),
 		Queue: m.sums[queueTime].mean(), Prefill: m.sums[prefillTime].mean(), Decode: m.sums[decodeTime].mean(), Frontend: m.sums[frontendTime].mean(),
 	}
 }
