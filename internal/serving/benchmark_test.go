@@ -8,6 +8,7 @@ package serving
 import (
 	"fmt"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -144,6 +145,47 @@ func BenchmarkRecordParallel(b *testing.B) {
 				require.Zero(b, a.Stats().Duplicates)
 			})
 		}
+	}
+}
+
+// BenchmarkRecordBesideThePage is Record of 100 engines while nobody, or 50 people with the default refresh of 5 s, look at the page.
+func BenchmarkRecordBesideThePage(b *testing.B) {
+	for _, viewers := range []int{0, 50} {
+		b.Run(fmt.Sprintf("viewers=%d", viewers), func(b *testing.B) {
+			a := newRealAggregator(b, withSummary)
+			l := newLoad("V0", 100, 100)
+			i := 0
+			for ; i < 2000; i++ {
+				a.Record(l.next(i), false)
+			}
+			a.Take()
+			done := make(chan struct{})
+			var page sync.WaitGroup
+			if viewers > 0 {
+				page.Go(func() {
+					ticker := time.NewTicker(5 * time.Second / time.Duration(viewers))
+					defer ticker.Stop()
+					for {
+						select {
+						case <-done:
+							return
+						case <-ticker.C:
+							all := a.Engines(time.Now())
+							a.Engine(all[0].Key, time.Now())
+						}
+					}
+				})
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				a.Record(l.next(i), false)
+				i++
+			}
+			b.StopTimer()
+			close(done)
+			page.Wait()
+			reportPerSpan(b)
+		})
 	}
 }
 
