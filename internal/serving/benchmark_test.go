@@ -132,8 +132,8 @@ func BenchmarkRecordParallel(b *testing.B) {
 						engine = fmt.Sprintf("engine-%d", worker)
 					}
 					td, spans := payload(engine)
-					for range spansPerPayload {
-						spanOf(generation, spans, l.spans.next())
+					for n := range uint64(spansPerPayload) {
+						spanOf(generation, spans, n) // at the same time as the other workers' spans
 					}
 					l.payloads = []ptrace.Traces{td}
 					for i := 0; pb.Next(); i++ {
