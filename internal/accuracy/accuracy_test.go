@@ -234,19 +234,6 @@ func TestBrokenCapacity(t *testing.T) {
 	}
 }
 
-func TestInsert(t *testing.T) {
-	out, err := insert([]byte("a\n"+beginMarker+"\nold\n"+endMarker+"\nb\n"), []byte("new\n"))
-	require.NoError(t, err)
-	assert.Equal(t, "a\n"+beginMarker+"\n\nnew\n\n"+endMarker+"\nb\n", string(out))
-	again, err := insert(out, []byte("new\n"))
-	require.NoError(t, err)
-	assert.Equal(t, out, again)
-	for _, bad := range []string{"", beginMarker, endMarker, endMarker + beginMarker, beginMarker + beginMarker + endMarker} {
-		_, err = insert([]byte(bad), nil)
-		assert.ErrorContains(t, err, beginMarker, bad)
-	}
-}
-
 func TestCommand(t *testing.T) {
 	for args, want := range map[string]string{
 		"-engines v9":          "unknown engine \"v9\"",
@@ -262,14 +249,14 @@ func TestCommand(t *testing.T) {
 		assert.ErrorContains(t, command(strings.Fields(args), io.Discard, io.Discard), want, args)
 	}
 	file := filepath.Join(t.TempDir(), "a.md")
-	require.NoError(t, os.WriteFile(file, []byte("before\n"+beginMarker+"\n"+endMarker+"\nafter\n"), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte("before\n"+section.Begin+"\n"+section.End+"\nafter\n"), 0o600))
 	args := []string{"-engines", "v0-preempt", "-workloads", "chat/poisson", "-duration", "10m", "-seeds", "1"}
 	require.NoError(t, command(append(args, "-write", file), io.Discard, io.Discard))
 	written, err := os.ReadFile(file) //nolint:gosec // its own
 	require.NoError(t, err)
 	text := string(written)
-	assert.True(t, strings.HasPrefix(text, "before\n"+beginMarker+"\n\n1 engine kinds, 1 workloads"), text)
-	assert.True(t, strings.HasSuffix(text, "\n"+endMarker+"\nafter\n"), text)
+	assert.True(t, strings.HasPrefix(text, "before\n"+section.Begin+"\n\n1 engine kinds, 1 workloads"), text)
+	assert.True(t, strings.HasSuffix(text, "\n"+section.End+"\nafter\n"), text)
 	assert.Contains(t, text, "\n### Faulty input\n")
 }
 
@@ -277,11 +264,10 @@ func TestCommand(t *testing.T) {
 func TestDocument(t *testing.T) {
 	data, err := os.ReadFile(document)
 	require.NoError(t, err)
-	_, err = insert(data, nil)
-	require.NoError(t, err)
+	require.NoError(t, section.Check(document))
 	text := string(data)
-	_, rest, _ := strings.Cut(text, beginMarker)
-	tables, _, _ := strings.Cut(rest, endMarker)
+	_, rest, _ := strings.Cut(text, section.Begin)
+	tables, _, _ := strings.Cut(rest, section.End)
 
 	p, err := newPlan(enginesim.Presets(), workloadNames(), defaultDuration, defaultSeeds)
 	require.NoError(t, err)

@@ -9,9 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
+
+	"github.com/otelcol-serving/otelcol-serving/internal/docsection"
 )
 
 // result is the balance of one fault, in spans.
@@ -100,21 +101,5 @@ func table(results []*result) string {
 	return b.String()
 }
 
-const (
-	beginMarker = "<!-- faults: begin -->"
-	endMarker   = "<!-- faults: end -->"
-)
-
-// writeTable replaces what is between the markers of the file.
-func writeTable(path, table string) error {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	before, rest, ok := strings.Cut(string(data), beginMarker)
-	_, after, ok2 := strings.Cut(rest, endMarker)
-	if !ok || !ok2 {
-		return fmt.Errorf("%s has no lines %q and %q to write between", path, beginMarker, endMarker)
-	}
-	return os.WriteFile(path, []byte(before+beginMarker+"\n\n"+table+"\n"+endMarker+after), 0o644)
-}
+// section is what the command writes.
+var section = docsection.Section{Begin: "<!-- faults: begin -->", End: "<!-- faults: end -->"}

@@ -4,8 +4,6 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -37,19 +35,6 @@ func TestCheck(t *testing.T) {
 	allowed.lost, allowed.counted = 50, 102
 	allowed.settle()
 	require.NoError(t, allowed.check())
-}
-
-func TestWriteTable(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "doc.md")
-	require.NoError(t, os.WriteFile(path, []byte("before\n"+beginMarker+"\nold\n"+endMarker+"\nafter\n"), 0o600))
-	for range 2 { // again, it changes nothing more
-		require.NoError(t, writeTable(path, "| new |\n"))
-		data, err := os.ReadFile(path)
-		require.NoError(t, err)
-		require.Equal(t, "before\n"+beginMarker+"\n\n| new |\n\n"+endMarker+"\nafter\n", string(data))
-	}
-	require.NoError(t, os.WriteFile(path, []byte("no markers"), 0o600))
-	require.Error(t, writeTable(path, "| new |\n"))
 }
 
 func TestSumSamples(t *testing.T) {

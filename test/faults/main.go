@@ -81,7 +81,7 @@ func (o *options) run(ctx context.Context) (bool, error) {
 	fmt.Printf("\n%s\n%d faults in %.0f s\n", table(results), len(results), time.Since(begin).Seconds())
 	failed := slices.ContainsFunc(results, func(r *result) bool { return r.err != nil })
 	if o.write != "" && !failed {
-		return true, writeTable(o.write, table(results))
+		return true, section.Write(o.write, table(results))
 	}
 	return !failed, nil
 }

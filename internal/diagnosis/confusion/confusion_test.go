@@ -115,27 +115,13 @@ func TestCommand(t *testing.T) {
 	assert.Error(t, command([]string{"-write", filepath.Join(t.TempDir(), "none.md")}, &out, io.Discard))
 }
 
-func TestWriteInto(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "page.md")
-	require.NoError(t, os.WriteFile(file, []byte("before\n"+beginMarker+"\nold\n"+endMarker+"\nafter\n"), 0o600))
-	require.NoError(t, writeInto(file, []byte("new\n")))
-	b, err := os.ReadFile(file) //nolint:gosec // just written
-	require.NoError(t, err)
-	assert.Equal(t, "before\n"+beginMarker+"\n\nnew\n\n"+endMarker+"\nafter\n", string(b))
-
-	for _, bad := range []string{"", beginMarker, endMarker + beginMarker, beginMarker + beginMarker + endMarker} {
-		_, err := insert([]byte(bad), nil)
-		assert.Error(t, err, bad)
-	}
-}
-
 // TestDocument: the published table is of all troubles that there are, and meets the aim it states.
 func TestDocument(t *testing.T) {
 	b, err := os.ReadFile("../../../docs/diagnosis.md")
 	require.NoError(t, err)
-	_, rest, ok := strings.Cut(string(b), beginMarker)
+	_, rest, ok := strings.Cut(string(b), section.Begin)
 	require.True(t, ok)
-	table, _, ok := strings.Cut(rest, endMarker)
+	table, _, ok := strings.Cut(rest, section.End)
 	require.True(t, ok)
 	for _, s := range scenarios {
 		assert.Contains(t, table, "| "+s.name+" | "+s.preset+" | "+s.expect.String())

@@ -14,6 +14,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/otelcol-serving/otelcol-serving/internal/docsection"
 )
 
 func main() {
@@ -67,7 +69,7 @@ func command(args []string, stdout, stderr io.Writer) error {
 	}
 	if *file != "" {
 		// Before minutes of work, not after.
-		if err := writeInto(*file, nil); err != nil {
+		if err := section.Check(*file); err != nil {
 			return err
 		}
 	}
@@ -93,22 +95,7 @@ func command(args []string, stdout, stderr io.Writer) error {
 	if err := write(&b, results, *seeds); err != nil {
 		return err
 	}
-	return writeInto(*file, b.Bytes())
-}
-
-// writeInto puts tables between the markers of a file; nil only sees whether that could be done.
-func writeInto(file string, tables []byte) error {
-	document, err := os.ReadFile(file) //nolint:gosec // the caller's own
-	if err != nil {
-		return err
-	}
-	if document, err = insert(document, tables); err != nil {
-		return fmt.Errorf("%s: %w", file, err)
-	}
-	if tables == nil {
-		return nil
-	}
-	return os.WriteFile(file, document, 0o644) //nolint:gosec // a document for everyone
+	return section.Write(*file, b.String())
 }
 
 // progress tells now and then how far it is.
@@ -122,20 +109,8 @@ func progress(w io.Writer) func(done, all int) {
 	}
 }
 
-const (
-	beginMarker = "<!-- confusion: written by go run ./internal/diagnosis/confusion -write docs/diagnosis.md, do not edit -->"
-	endMarker   = "<!-- confusion: end -->"
-)
-
-// insert replaces what is between the markers.
-func insert(document, tables []byte) ([]byte, error) {
-	if bytes.Count(document, []byte(beginMarker)) != 1 || bytes.Count(document, []byte(endMarker)) != 1 {
-		return nil, fmt.Errorf("want the lines %q and %q once each, the tables go between them", beginMarker, endMarker)
-	}
-	before, rest, _ := bytes.Cut(document, []byte(beginMarker))
-	_, after, ok := bytes.Cut(rest, []byte(endMarker))
-	if !ok {
-		return nil, fmt.Errorf("the line %q comes before %q", endMarker, beginMarker)
-	}
-	return bytes.Join([][]byte{before, []byte(beginMarker), []byte("\n\n"), tables, []byte("\n"), []byte(endMarker), after}, nil), nil
+// section is what this command writes.
+var section = docsection.Section{
+	Begin: "<!-- confusion: written by go run ./internal/diagnosis/confusion -write docs/diagnosis.md, do not edit -->",
+	End:   "<!-- confusion: end -->",
 }
