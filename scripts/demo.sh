@@ -82,7 +82,8 @@ row() {
     BEGIN { printf "  %-11s %14s %18s %17s %13s %15s\n", name, f(u, 100, 0) " %", f(w, 100, 0) " %", f(q, 1, 1), f(s, 1000, 1) " ms", f(g, 1000, 1) " ms" }'
 }
 
-echo "What they do, from their finished requests alone. The first windows close after about 20 s; Ctrl-C ends the demo."
+echo "What they do, from their finished requests alone. The first windows close after about 20 s. Simulated time began some hours ago and runs
+ten times as fast, so the page calls the engines' clocks behind. Ctrl-C ends the demo."
 echo
 printf '  %-11s %14s %18s %17s %13s %15s\n' engine 'device busy' 'waits for host' 'requests waiting' 'decode step' 'of it, host gap'
 shown=false

@@ -6,7 +6,9 @@ package servingsummaryextension
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -61,6 +63,11 @@ func (c *Config) Validate() error {
 	var err error
 	if c.NetAddr.Endpoint == "" {
 		err = errors.Join(err, fmt.Errorf("endpoint is empty; give a host and port, such as %s", defaultEndpoint))
+	} else if c.NetAddr.Transport == "" || strings.HasPrefix(string(c.NetAddr.Transport), "tcp") {
+		_, port, splitErr := net.SplitHostPort(c.NetAddr.Endpoint)
+		if _, portErr := strconv.ParseUint(port, 10, 16); splitErr != nil || portErr != nil {
+			err = errors.Join(err, fmt.Errorf("endpoint: %q is no host and port; write one such as %s", c.NetAddr.Endpoint, defaultEndpoint))
+		}
 	}
 	if c.Refresh != 0 && c.Refresh < minRefresh {
 		err = errors.Join(err, fmt.Errorf("refresh: %v is too often; use %v or more, or 0 for never", c.Refresh, minRefresh))

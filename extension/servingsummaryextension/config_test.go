@@ -52,6 +52,8 @@ func TestConfig(t *testing.T) {
 func TestConfigErrors(t *testing.T) {
 	for id, want := range map[string]string{
 		"empty_endpoint":   "endpoint is empty; give a host and port, such as localhost:8686",
+		"no_port":          `endpoint: "localhost" is no host and port; write one such as localhost:8686`,
+		"port_too_large":   `endpoint: "localhost:99999" is no host and port`,
 		"too_often":        "refresh: 10ms is too often; use 1s or more, or 0 for never",
 		"negative_refresh": "refresh: -1s is too often",
 		"long_title":       "title has 110 characters; use at most 100",

@@ -131,7 +131,7 @@ type Evidence struct {
 
 // Gain bounds what a remedy can give.
 type Gain struct {
-	// Factor is the most by which Of can change, as 1.7.
+	// Factor is the most by which Of can change: 1.7, or below 1 where less is better.
 	Factor float64
 	// Of is what changes, as "throughput".
 	Of string

@@ -373,10 +373,10 @@ func TestGains(t *testing.T) {
 		{admission, QueueBoundAdmission, (.015 + .000125*16) / (.000125 * 16)},
 		{queued(healthyInput()), QueueBoundKV, 256 / (.015 + .000125*256) / (80 / (.015 + .000125*80))},
 		{healthyInput().with(figures{timeline.DeviceUtilization: .25}), HostBound, 4},
-		{knee, DeviceBoundPastKnee, .04 / .03},
+		{knee, DeviceBoundPastKnee, .03 / .04},
 		{healthyInput().states(map[timeline.State]float64{timeline.StatePrefill: .6, timeline.StateDecode: .2}), PrefillHeavy, 4},
 		{healthyInput().with(figures{timeline.OutputThroughput: 2000, timeline.RunningMean: 25}), DecodeHeadroom, 2.5},
-		{frontend, FrontendBound, 1 / .6},
+		{frontend, FrontendBound, .6},
 	} {
 		d := evaluateDefault(test.in)
 		require.Equal(t, test.want, d.Verdict)
@@ -386,6 +386,8 @@ func TestGains(t *testing.T) {
 	assert.Nil(t, gain(math.NaN(), "", ""))
 	assert.Nil(t, gain(math.Inf(1), "", ""))
 	assert.Nil(t, gain(.9, "", ""))
+	assert.Nil(t, saving(1, "", ""))
+	assert.Nil(t, saving(math.NaN(), "", ""))
 }
 
 // TestTheSurestWayCounts: two conditions for one verdict, and only the second beyond doubt.

@@ -111,7 +111,7 @@ func checkDiagnosis(t *testing.T, c *Config, in *Input, d Diagnosis) {
 			require.NotEmpty(t, e.Text)
 		}
 		if g := f.Gain; g != nil {
-			require.True(t, g.Factor > 1 && g.Factor < 1e3, "%s: %+v", f.Verdict, g)
+			require.True(t, g.Factor > 1e-3 && g.Factor < 1e3 && g.Factor != 1, "%s: %+v", f.Verdict, g)
 			require.NotEmpty(t, g.Of)
 			require.NotEmpty(t, g.Formula)
 		}

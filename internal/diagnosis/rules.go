@@ -248,7 +248,7 @@ var rules = []rule{
 		},
 		gain: func(s *state) *Gain {
 			if b := objectiveBatch(s); b >= 1 && b < s.f.Batch {
-				return gain(stepBy(s.f.StepLawA, s.f.StepLawB, s.f.Batch)/stepBy(s.f.StepLawA, s.f.StepLawB, b), "time per output token, down", "(a + b B) / (a + b B*), B* = (objective - a) / b")
+				return saving(stepBy(s.f.StepLawA, s.f.StepLawB, b)/stepBy(s.f.StepLawA, s.f.StepLawB, s.f.Batch), "the time per output token", "(a + b B*) / (a + b B), B* = (objective - a) / b")
 			}
 			return nil
 		},
@@ -307,7 +307,7 @@ var rules = []rule{
 				percent(stalled.value(s)), seconds(s.in.Requests.TPOT.P99), seconds(s.in.Requests.TPOT.P50))
 		},
 		gain: func(s *state) *Gain {
-			return gain(1/(1-stalled.value(s)), "time per output token, down", "1 / (1 - share of the time that prompts stop decoding)")
+			return saving(1-stalled.value(s), "the time per output token", "1 - share of the time that prompts stop decoding")
 		},
 		actions: func(s *state) []Action {
 			return s.forEngine(
@@ -328,7 +328,7 @@ var rules = []rule{
 				percent(s.in.Requests.FrontendShare), seconds(s.in.Requests.FrontendShare*s.in.Requests.E2E.Mean), seconds(s.in.Requests.E2E.Mean), percent(s.in.Requests.QueueShare))
 		},
 		gain: func(s *state) *Gain {
-			return gain(1/(1-s.in.Requests.FrontendShare), "request duration, down", "1 / (1 - share of the time outside the engine core)")
+			return saving(1-s.in.Requests.FrontendShare, "the request duration", "1 - share of the time outside the engine core")
 		},
 		actions: func(s *state) []Action {
 			return s.forEngine(
@@ -433,6 +433,14 @@ func objectiveBatch(s *state) float64 {
 // gain is nil where the factor is none.
 func gain(factor float64, of, formula string) *Gain {
 	if !(factor > 1 && factor < 1e3) { // also NaN
+		return nil
+	}
+	return &Gain{Factor: factor, Of: of, Formula: formula}
+}
+
+// saving is a gain that makes something less; nil where the factor is none.
+func saving(factor float64, of, formula string) *Gain {
+	if !(factor > 1e-3 && factor < 1) { // also NaN
 		return nil
 	}
 	return &Gain{Factor: factor, Of: of, Formula: formula}

@@ -348,7 +348,7 @@ var (
 		value: func(s *state) float64 { return s.in.Requests.QueueTTFTShare },
 	}
 	queueSteps = quantity{
-		text: "steps or prompts that a request waits for", unit: "1", metric: prefix + "request.time_in_queue", formula: "mean queue (waiting requests / rate) / the longer of step duration and mean time from first schedule to first token",
+		text: "steps or prompts that a request waits for", unit: "{step}", metric: prefix + "request.time_in_queue", formula: "mean queue (waiting requests / rate) / the longer of step duration and mean time from first schedule to first token",
 		value: func(s *state) float64 {
 			prompt := s.in.Requests.TTFT.Mean * (1 - s.in.Requests.QueueTTFTShare)
 			return share(meanQueue(s), maximum(s.f.Step, finite(prompt)))

@@ -10,7 +10,10 @@ import (
 	"encoding/hex"
 	"math"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
@@ -108,24 +111,27 @@ func (e *engine) report(a *Aggregator, now time.Time) summary.Engine {
 	resource, kind, generation, mayMix := e.resource, e.make.kind, e.make.generation, e.mayMix
 	var models []string
 	for _, s := range e.order[:min(len(e.order), 64)] {
-		if m := attributeText(s.attributes, attrModel); m != "" && !slices.Contains(models, m) && len(models) < maxModels {
+		if m := legible(attributeText(s.attributes, attrModel)); m != "" && !slices.Contains(models, m) && len(models) < maxModels {
 			models = append(models, m)
 		}
 	}
-	_, elapsed := a.clock.source.Wall(), a.clock.source.Elapsed()
-	silent := elapsed - e.lastSeen
+	requests := int64(0)
+	for _, s := range e.order {
+		requests += int64(s.live.requests) //nolint:gosec // far below
+	}
+	silent := a.clock.source.Elapsed() - e.lastSeen
 	e.mu.Unlock()
 	slices.Sort(models)
 
 	out := summary.Engine{
 		Key: engineURLKey(e.key), Kind: kind.String(), Models: models, KeySource: e.source, MayMix: mayMix,
-		Service: attributeText(resource, serviceName), Namespace: attributeText(resource, serviceNamespace), Instance: attributeText(resource, serviceInstanceID),
+		Service: legible(attributeText(resource, serviceName)), Namespace: legible(attributeText(resource, serviceNamespace)), Instance: legible(attributeText(resource, serviceInstanceID)),
 		Attributes: otherAttributes(resource),
 	}
 	if generation != llmrequest.GenerationUnknown {
 		out.Generation = generation.String()
 	}
-	e.windows.describe(&out, a, now, silent)
+	e.windows.describe(&out, a, now, silent, requests)
 	return out
 }
 
@@ -139,7 +145,7 @@ func otherAttributes(resource pcommon.Map) map[string]string {
 		if others == nil {
 			others = map[string]string{}
 		}
-		others[name] = valueText(value)
+		others[legible(name)] = legible(valueText(value))
 	}
 	return others
 }
@@ -152,7 +158,7 @@ const (
 )
 
 // describe fills in what the windows say.
-func (w *windows) describe(out *summary.Engine, a *Aggregator, now time.Time, silent time.Duration) {
+func (w *windows) describe(out *summary.Engine, a *Aggregator, now time.Time, silent time.Duration, requests int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	points := w.history.Points()
@@ -163,6 +169,7 @@ func (w *windows) describe(out *summary.Engine, a *Aggregator, now time.Time, si
 			Sentence: "The first window is not closed yet.",
 		}
 		out.Certainty = summary.Certainty{Mode: timeline.ModeUnknown.String(), Tier: tierOccupancy}
+		out.Requests.Count = requests
 		return
 	}
 	last := &points[len(points)-1]
@@ -170,9 +177,8 @@ func (w *windows) describe(out *summary.Engine, a *Aggregator, now time.Time, si
 	d := &w.diagnosis
 	start := end.Add(-d.Figures.Covered)
 	out.Start, out.End = &start, &end
-	if age := now.Sub(end).Seconds(); age >= 0 { // a replay or a simulation has its own time
-		out.AgeSeconds = &age
-	}
+	age := now.Sub(end).Seconds()
+	out.AgeSeconds = &age
 	switch {
 	case now.Sub(w.closed) > staleAfter+a.windows.Window:
 		out.Status = summary.StatusStale
@@ -261,8 +267,9 @@ func newRequests(r *history.Recent, o *objectives) summary.Requests {
 	}
 	out.Parts = parts(r.Queue, r.Prefill, r.Decode, r.Frontend)
 	if r.Count > 0 {
+		unknown := o.unknown(r)
 		for i, configured := range o.configured() {
-			if !configured {
+			if !configured || unknown[i] {
 				continue
 			}
 			if out.Goodput == nil {
@@ -275,6 +282,30 @@ func newRequests(r *history.Recent, o *objectives) summary.Requests {
 		out.Before = &summary.Workload{Hours: b.Hours, Rate: known(b.Rate), Input: newSpread(&b.Input), Output: newSpread(&b.Output)}
 	}
 	return out
+}
+
+// unknown reports the objectives that no request has a figure for: they are not missed, but not known. So is meeting all
+// of them, where one is.
+func (o *objectives) unknown(r *history.Recent) (unknown [len(sloNames)]bool) {
+	if o == nil {
+		return unknown
+	}
+	unknown[0] = o.ttft > 0 && r.TTFT.Count == 0
+	unknown[1] = o.tpot > 0 && r.TPOT.Count == 0
+	unknown[2] = o.e2e > 0 && r.E2E.Count == 0
+	unknown[3] = unknown[0] || unknown[1] || unknown[2]
+	return unknown
+}
+
+// legible replaces what could drive a terminal or turn the order of letters: names are whatever a sender wrote, and the report is
+// read by people.
+func legible(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
+			return utf8.RuneError
+		}
+		return r
+	}, s)
 }
 
 // The tiers: what an engine's spans support.
@@ -417,7 +448,7 @@ func newMinutes(h *history.History) summary.Minutes {
 
 func newSlowRequest(s *history.Slow) summary.SlowRequest {
 	out := summary.SlowRequest{
-		End: time.Unix(0, s.End).UTC(), TraceID: s.TraceID.String(), SpanID: s.SpanID.String(), Model: s.Model, Error: s.Error, E2E: float64(s.E2E),
+		End: time.Unix(0, s.End).UTC(), TraceID: s.TraceID.String(), SpanID: s.SpanID.String(), Model: legible(s.Model), Error: legible(s.Error), E2E: float64(s.E2E),
 		TTFT: known(float64(s.TTFT)), TPOT: known(float64(s.TPOT)),
 		Parts: parts(float64(s.Queue), float64(s.Prefill), float64(s.Decode), float64(s.Frontend)),
 	}

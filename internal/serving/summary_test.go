@@ -20,6 +20,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelcol-serving/otelcol-serving/internal/diagnosis"
+	"github.com/otelcol-serving/otelcol-serving/internal/history"
 	"github.com/otelcol-serving/otelcol-serving/internal/summary"
 )
 
@@ -215,6 +216,31 @@ func TestReportStatuses(t *testing.T) {
 
 	clock.advance(10 * time.Minute) // and nobody collects
 	assert.Equal(t, summary.StatusStale, status().Status)
+}
+
+// Names are whatever a sender wrote: what drives a terminal or turns letters around does not get into the report.
+func TestReportIsLegible(t *testing.T) {
+	a, clock := newTestAggregator(t, withSummaryAndWindows)
+	td := requestAt(clock.clock().Wall())
+	attributes := td.ResourceSpans().At(0).Resource().Attributes()
+	attributes.PutStr("service.name", "esc\x1bc\u009b31m\n")
+	attributes.PutStr("service.instance.id", "fake\u202elive")
+	attributes.PutStr("host.name", "bell\a")
+	a.Record(td, false)
+	e := a.Engines(clock.clock().Wall())[0]
+	assert.Equal(t, "esc\ufffdc\ufffd31m\ufffd", e.Service)
+	assert.Equal(t, "fake\ufffdlive", e.Instance)
+	assert.Equal(t, "bell\ufffd", e.Attributes["host.name"])
+	assert.EqualValues(t, 1, e.Requests.Count, "requests so far, while the first window is open")
+}
+
+// An objective for a figure that no request has is not missed, but not known.
+func TestGoodputOfWhatIsNotReported(t *testing.T) {
+	o := newObjectives(&SLOConfig{TTFT: time.Second, TPOT: time.Second})
+	recent := history.Recent{Requests: diagnosis.Requests{Count: 5, TTFT: diagnosis.Quantiles{Count: 5}}, Good: [4]int64{5, 0, 0, 0}}
+	assert.Equal(t, map[string]float64{"ttft": 1}, newRequests(&recent, o).Goodput)
+	recent.TPOT.Count, recent.Good = 5, [4]int64{5, 4, 0, 4}
+	assert.Equal(t, map[string]float64{"ttft": 1, "tpot": .8, "all": .8}, newRequests(&recent, o).Goodput)
 }
 
 // requestAt is one request of an instance that ended at t.

@@ -109,7 +109,8 @@ type Engine struct {
 	// Start and End are the time that Diagnosis, Figures and Requests are about; absent while collecting.
 	Start *time.Time `json:"start,omitempty"`
 	End   *time.Time `json:"end,omitempty"`
-	// AgeSeconds is how long ago End was when the report was made.
+	// AgeSeconds is how long ago End was when the report was made. Below 0: the engine's clock is ahead. An engine that is
+	// current and has figures of long ago has a clock that is behind, or its spans are replayed.
 	AgeSeconds *float64 `json:"age_seconds,omitempty"`
 
 	Diagnosis Diagnosis `json:"diagnosis"`

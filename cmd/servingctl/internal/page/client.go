@@ -121,7 +121,7 @@ func (c *Client) get(ctx context.Context, path, accept string) ([]byte, error) {
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: is a Collector with the serving_summary extension running there?", err)
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxReport+1))

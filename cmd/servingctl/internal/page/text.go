@@ -59,7 +59,11 @@ func writeEngine(b *strings.Builder, e *summary.Engine) {
 		fmt.Fprintf(b, "  [%s]", e.Status)
 	}
 	fmt.Fprintf(b, "\n  %s\n", d.Sentence)
-	if d.Gain != nil {
+	switch {
+	case d.Gain == nil:
+	case d.Gain.Factor < 1:
+		fmt.Fprintf(b, "  at best    %.2gx %s\n", d.Gain.Factor, d.Gain.Of)
+	default:
 		fmt.Fprintf(b, "  at most    %.2gx %s\n", d.Gain.Factor, d.Gain.Of)
 	}
 	for i, a := range d.Actions {
@@ -112,7 +116,7 @@ func figures(e *summary.Engine) string {
 	if f.CapacityFit != nil {
 		add("capacity used", f.CapacityFit, percent)
 	} else {
-		add("of its best throughput", f.CapacityPeak, percent)
+		add("capacity used at most", f.CapacityPeak, percent)
 	}
 	count := func(v float64) string { return fmt.Sprintf("%.1f", v) }
 	add("running", f.Running, count)
@@ -157,7 +161,11 @@ func certainty(e *summary.Engine) string {
 		parts = append(parts, strings.Join(c.Findings, ", "))
 	}
 	if e.MayMix {
-		parts = append(parts, "replicas may be mixed under "+e.KeySource)
+		if e.KeySource == "none" {
+			parts = append(parts, "nothing names this engine, so several may be mixed")
+		} else {
+			parts = append(parts, "replicas may be mixed under "+e.KeySource)
+		}
 	}
 	return strings.Join(parts, ", ")
 }

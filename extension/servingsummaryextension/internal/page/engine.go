@@ -292,7 +292,7 @@ func newAxes(e *summary.Engine) *axesView {
 		a.CapacityText = "Not known: it needs output token counts and engine::max_num_seqs."
 	case "fit":
 		g.value = &value
-		a.CapacityText = "of the output tokens per second that a full batch would give"
+		a.CapacityText = "of the output tokens per second that the engine gives when it is full"
 		if known(f.Capacity) {
 			a.CapacityText += " (" + withUnit(*f.Capacity, "{token}/s") + ")"
 		}
@@ -302,11 +302,13 @@ func newAxes(e *summary.Engine) *axesView {
 		}
 		a.CapacityText += "."
 	case "peak":
-		g.value, g.prefix = &value, "≤"+nbsp
-		a.CapacityText = "At most this much: a share of the highest rate seen so far. With engine::max_num_seqs set and larger batches seen, it is known better."
+		a.CapacityText = "Not known: at most " + percent(value) + ", which is the share of the highest rate seen so far. Larger batches tell more."
+		if !known(f.BatchUtilization) {
+			a.CapacityText = "Not known: at most " + percent(value) + ", which is the share of the highest rate seen so far. Set engine::max_num_seqs, and it is told from the batches seen."
+		}
 	}
 	a.Capacity = g.draw()
-	if a.BusyKnown && !math.IsNaN(value) {
+	if a.BusyKnown && basis == "fit" {
 		a.Map = axesMap("map", []point{{
 			name: engineName(e), severity: engineSeverity(e), busy: *f.Utilization,
 			lower: orNaN(f.UtilizationLower), upper: orNaN(f.UtilizationUpper), capacityUsed: value,
@@ -675,8 +677,8 @@ func newSure(e *summary.Engine, from *summary.Source) sureView {
 	s.Figures = figures(
 		figure{"Seen of the running time", opt(c.Completeness, percent), "", "expected share of the running time that had been seen when a window was closed"},
 		figure{"Late requests", count(c.Late), "", "requests that came after a window they belong to was closed; they are in all figures of requests"},
-		figure{"Spans received", count(from.Spans), "", "by " + from.ID + " since it was started, of all engines"},
-		figure{"of them requests", count(from.Requests), "", "finished requests that were counted"},
+		figure{"Spans of all engines", count(from.Spans), "", "by " + from.ID + " since it was started, of all engines"},
+		figure{"of them requests", count(from.Requests), "", "finished requests of all engines that were counted"},
 		figure{"Resent", count(from.Duplicates), "", "spans that came again and were not counted again"},
 		figure{"Dropped", count(from.Dropped), "", "spans that came after the end"},
 	)

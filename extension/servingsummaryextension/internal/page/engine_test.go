@@ -7,6 +7,7 @@ package page
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,7 +49,8 @@ func TestStepSentence(t *testing.T) {
 func TestDialsOfWhatIsKnown(t *testing.T) {
 	assert.Nil(t, newAxes(&summary.Engine{}), "nothing known, nothing shown")
 	peak := newAxes(&summary.Engine{Figures: summary.Figures{CapacityPeak: ptr(.4)}})
-	assert.Contains(t, peak.CapacityText, "At most this much")
+	assert.Contains(t, peak.CapacityText, "Not known: at most 40")
+	assert.Contains(t, string(peak.Capacity), ">?<", "a share of the most seen is no measured value")
 	assert.Contains(t, peak.BusyText, "Not known")
 	assert.Empty(t, peak.Map, "one axis is no map")
 	small := newAxes(&summary.Engine{Figures: summary.Figures{CapacityFit: ptr(.4), StepLaw: &summary.StepLaw{}}})
@@ -114,17 +116,31 @@ func TestFleetTitle(t *testing.T) {
 		return View{Report: r}
 	}
 	for want, v := range map[string]View{
-		"1 of 2 engines needs attention":              engines("host_bound", "healthy"),
-		"2 of 3 engines need attention":               engines("overload_building", "host_bound", "idle"),
-		"All 2 engines are well":                      engines("healthy", "healthy"),
-		"No trouble on 2 engines":                     engines("healthy", "no_verdict"),
-		"No trouble on 2 engines; 1 could be smaller": engines("healthy", "idle"),
-		"2 engines, and no verdict yet":               engines("no_verdict", "no_verdict"),
+		"1 of 2 engines needs attention":                                            engines("host_bound", "healthy"),
+		"2 of 3 engines need attention":                                             engines("overload_building", "host_bound", "idle"),
+		"All 2 engines are well":                                                    engines("healthy", "healthy"),
+		"No trouble found so far; 1 of 2 without a verdict":                         engines("healthy", "no_verdict"),
+		"No trouble, but 1 of 2 engines could be smaller":                           engines("healthy", "idle"),
+		"No trouble, but 1 of 4 engines could be smaller; 2 of 4 without a verdict": engines("healthy", "idle", "no_verdict", "no_verdict"),
+		"2 engines, and no verdict yet":                                             engines("no_verdict", "no_verdict"),
 	} {
 		assert.Equal(t, want, newFleetView(v).Title)
 	}
 	assert.Equal(t, Critical, newFleetView(engines("overload_building", "host_bound")).Severity)
 	assert.Equal(t, Warning, newFleetView(engines("host_bound", "healthy")).Severity)
+}
+
+// An engine that sends now and has figures of another time has a clock that is off.
+func TestAge(t *testing.T) {
+	for want, e := range map[string]summary.Engine{
+		"40 s ago":            {Status: summary.StatusCurrent, AgeSeconds: ptr(40.)},
+		"clock 2 h ahead":     {Status: summary.StatusCurrent, AgeSeconds: ptr(-7200.)},
+		"clock 10.8 h behind": {Status: summary.StatusCurrent, AgeSeconds: ptr(10.8 * 3600)},
+		"2 h ago":             {Status: summary.StatusStale, AgeSeconds: ptr(7200.)},
+		"now":                 {Status: summary.StatusCurrent, AgeSeconds: ptr(-5.)},
+	} {
+		assert.Equal(t, want, strings.ReplaceAll(age(&e), nbsp, " "))
+	}
 }
 
 // A report without anything in it makes pages.

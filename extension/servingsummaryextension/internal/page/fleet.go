@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/otelcol-serving/otelcol-serving/internal/summary"
 )
@@ -85,7 +86,7 @@ var columns = []struct {
 	{"engine", "Engine", "service and instance", "", false, nil},
 	{"verdict", "Verdict", "what it suffers from; sorted by need of attention", "", false, nil},
 	{"busy", "Device busy", "time of forward passes / wall time", "num", true, func(e *summary.Engine) float64 { return orNaN(e.Figures.Utilization) }},
-	{"capacity", "Capacity used", "output tokens per second / those of a full batch", "num", true, func(e *summary.Engine) float64 { v, _ := capacityOf(&e.Figures); return v }},
+	{"capacity", "Capacity used", "output tokens per second / those of a full engine", "num", true, func(e *summary.Engine) float64 { v, _ := capacityOf(&e.Figures); return v }},
 	{"occupied", "Occupied", "time with a running request / wall time", "num wide", true, func(e *summary.Engine) float64 { return orNaN(e.Figures.Occupancy) }},
 	{"waiting", "Waiting", "mean number of requests before their first step", "num", true, func(e *summary.Engine) float64 { return orNaN(e.Figures.Waiting) }},
 	{"ttft", "TTFT p95", "time to first token that 95 % of requests stay below", "num", true, func(e *summary.Engine) float64 {
@@ -126,12 +127,15 @@ func newFleetView(v View) *fleetView {
 	case counts[Unknown] == len(engines):
 		f.Severity, f.Title = Unknown, fmt.Sprintf("%d engines, and no verdict yet", len(engines))
 	case counts[Info] > 0:
-		f.Severity, f.Title = Info, fmt.Sprintf("No trouble on %d engines; %d could be smaller", len(engines), counts[Info])
+		f.Severity, f.Title = Info, fmt.Sprintf("No trouble, but %d of %d engines could be smaller", counts[Info], len(engines))
 	default:
 		f.Severity, f.Title = OK, fmt.Sprintf("All %d engines are well", len(engines))
 		if counts[Unknown] > 0 {
-			f.Title = fmt.Sprintf("No trouble on %d engines", len(engines))
+			f.Title = "No trouble found so far"
 		}
+	}
+	if unknown := counts[Unknown]; unknown > 0 && unknown < len(engines) {
+		f.Title += fmt.Sprintf("; %d of %d without a verdict", unknown, len(engines))
 	}
 	f.Lead = commonTrouble(engines)
 
@@ -147,7 +151,7 @@ func newFleetView(v View) *fleetView {
 				f.More++
 			}
 		}
-		if capacity, _ := capacityOf(&e.Figures); known(e.Figures.Utilization) && !math.IsNaN(capacity) && e.Status != summary.StatusStale {
+		if capacity, basis := capacityOf(&e.Figures); known(e.Figures.Utilization) && basis == "fit" && e.Status != summary.StatusStale {
 			points = append(points, point{
 				name: engineName(e), href: link, severity: severity, busy: *e.Figures.Utilization, capacityUsed: capacity,
 				lower: math.NaN(), upper: math.NaN(),
@@ -198,9 +202,9 @@ func newStrip(e *summary.Engine, severity Severity, link string) stripView {
 	if len(e.Diagnosis.Actions) > 0 {
 		s.Action = &e.Diagnosis.Actions[0]
 	}
-	value, _ := capacityOf(&e.Figures)
+	value, basis := capacityOf(&e.Figures)
 	s.Capacity, s.CapacityDetail = capacityText(&e.Figures)
-	if !math.IsNaN(value) {
+	if basis == "fit" { // a bar would pass for a measured value
 		s.CapacityBar = bar("capacity", &value, nil, nil)
 	}
 	return s
@@ -247,7 +251,7 @@ func (f *fleetView) table(v View) {
 	}
 	for i := range engines {
 		e := &engines[i]
-		value, _ := capacityOf(&e.Figures)
+		value, basis := capacityOf(&e.Figures)
 		row := rowView{
 			Severity: engineSeverity(e), Name: engineName(e), Sub: strings.Join(append([]string{engineKind(e)}, e.Models...), " · "),
 			Link: "?" + engineQuery(v.Report, e).Encode(), Verdict: verdictLabel(e.Diagnosis.Verdict), Confidence: e.Diagnosis.Confidence,
@@ -260,7 +264,7 @@ func (f *fleetView) table(v View) {
 			row.TTFT = seconds(e.Requests.TTFT.P95)
 		}
 		row.Capacity, row.CapTitle = capacityText(&e.Figures)
-		if !math.IsNaN(value) {
+		if basis == "fit" {
 			row.CapBar = bar("capacity", &value, nil, nil)
 		}
 		if !known(e.Figures.Utilization) {
@@ -270,7 +274,7 @@ func (f *fleetView) table(v View) {
 		case e.Status == summary.StatusCollecting:
 			row.Verdict = "Collecting"
 		case known(e.AgeSeconds):
-			row.Status = span(secondsOf(*e.AgeSeconds)) + " ago"
+			row.Status = age(e)
 		}
 		f.Rows = append(f.Rows, row)
 	}
@@ -282,6 +286,22 @@ func (*fleetView) sortLink(column string, descending bool) string {
 		query.Set("dir", "desc")
 	}
 	return "?" + query.Encode() + "#engines"
+}
+
+// age is how old the figures of an engine are. Those of an engine that sends now and has another time are not old: its clock is
+// off, or its spans are replayed or simulated.
+func age(e *summary.Engine) string {
+	const lag = 15 * time.Minute // windows of long requests close so late
+	a := secondsOf(*e.AgeSeconds)
+	switch live := e.Status == summary.StatusCurrent; {
+	case a < -time.Minute:
+		return "clock " + span(-a) + " ahead"
+	case a < 0:
+		return "now"
+	case live && a > lag:
+		return "clock " + span(a) + " behind"
+	}
+	return span(a) + " ago"
 }
 
 func b2i(b bool) int {
@@ -318,7 +338,7 @@ func capacityText(f *summary.Figures) (text, title string) {
 		if f.StepLaw != nil && !f.StepLaw.Extrapolates {
 			return "≥" + nbsp + percent(value), "output tokens per second / those of a full batch; batches seen were too small to be sure"
 		}
-		return percent(value), "output tokens per second / those of a full batch"
+		return percent(value), "output tokens per second / those of a full engine"
 	case "peak":
 		return "≤" + nbsp + percent(value), "output tokens per second / the most seen so far; the engine may be able to do more"
 	default:
