@@ -68,7 +68,8 @@ func (b *Backend) Up() error {
 	if err != nil {
 		return err
 	}
-	server := grpc.NewServer(grpc.MaxRecvMsgSize(256 << 20))
+	// Down waits for calls under way: what arrives after it has come before it.
+	server := grpc.NewServer(grpc.MaxRecvMsgSize(256<<20), grpc.WaitForHandlers(true))
 	ptraceotlp.RegisterGRPCServer(server, &traceService{b: b})
 	pmetricotlp.RegisterGRPCServer(server, &metricService{b: b})
 	b.mu.Lock()
