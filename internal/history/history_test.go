@@ -216,6 +216,26 @@ func TestLateRequestsCountOnce(t *testing.T) {
 	assert.EqualValues(t, 150*60+7, requests)
 }
 
+// What is added up once is added up anew when a request comes late, and when a minute becomes part of the day before.
+func TestPeriodIsNotOfYesterday(t *testing.T) {
+	h := New(Config{Period: 5 * time.Minute, Lag: 4 * time.Minute})
+	live(h, noon, 10*time.Minute)
+	var in diagnosis.Input
+	h.Period(&in)
+	require.EqualValues(t, 300, in.Requests.Count)
+	h.AddRequest(request(noon.Add(8 * time.Minute)))
+	h.Period(&in)
+	assert.EqualValues(t, 301, in.Requests.Count)
+
+	live(h, noon.Add(10*time.Minute), 2*time.Hour+20*time.Minute)
+	h.Period(&in)
+	require.NotNil(t, in.Before)
+	hours := in.Before.Hours
+	live(h, noon.Add(2*time.Hour+30*time.Minute), 20*time.Minute) // within the same hour
+	h.Period(&in)
+	assert.InDelta(t, hours+20./60, in.Before.Hours, 1e-6)
+}
+
 func TestSlowest(t *testing.T) {
 	h := New(Config{Period: 5 * time.Minute, Hour: true})
 	rng := rand.New(rand.NewPCG(1, 2))

@@ -21,7 +21,9 @@ import (
 
 	"github.com/otelcol-serving/otelcol-serving/internal/diagnosis"
 	"github.com/otelcol-serving/otelcol-serving/internal/history"
+	"github.com/otelcol-serving/otelcol-serving/internal/llmrequest"
 	"github.com/otelcol-serving/otelcol-serving/internal/summary"
+	"github.com/otelcol-serving/otelcol-serving/internal/timeline"
 )
 
 func withSummary(c *Config) {
@@ -336,4 +338,60 @@ func TestFleetsAreMeasuredByTheHighestCapacity(t *testing.T) {
 	assert.Equal(t, &diagnosis.Peers{Engines: 3, CapacityMin: .1, CapacityMax: .9}, f.peers(resource))
 	resource.PutStr("service.name", "b")
 	assert.True(t, math.IsNaN(f.peers(resource).CapacityMax))
+}
+
+// Requests that nobody collects are bounded over all engines, and none of them is lost to the windows.
+func TestNotesAreBounded(t *testing.T) {
+	a, clock := newTestAggregator(t, withSummaryAndWindows)
+	a.noted.Store(maxNotedTotal - 10) // as if other engines had noted so many
+	for i := range 3 * chunkSize {
+		a.Record(requestAt(clock.clock().Wall().Add(time.Duration(i)*time.Second)), false)
+	}
+	var noted int
+	a.eachEngine(func(e *engine) bool { noted = e.noted.len(); return true })
+	assert.Less(t, noted, 2*chunkSize, "given to the windows by who recorded them")
+	a.Close()
+	a.Take()
+	e := a.Engines(clock.clock().Wall())[0]
+	require.NotNil(t, e.Requests.Rate)
+	assert.InDelta(t, 1, *e.Requests.Rate, .02)
+}
+
+// Memory of notes goes back when fewer are made.
+func TestChunkPool(t *testing.T) {
+	var p chunkPool
+	var taken []*chunk
+	for range 10 {
+		taken = append(taken, p.get())
+	}
+	p.put(taken)
+	p.trim()
+	assert.Len(t, p.free, 10)
+	assert.Same(t, taken[9], p.get())
+	p.put(taken[9:])
+	p.trim()
+	assert.Len(t, p.free, 1, "one was used since")
+}
+
+// Closed windows that nobody takes are bounded; the sums over them are whole.
+func TestWaitingWindowsAreBounded(t *testing.T) {
+	a, clock := newTestAggregator(t, func(c *Config) { c.Timeline.Window = time.Second })
+	w := newWindows(a)
+	var all notes
+	const seconds = 3 * maxPendingWindows
+	for i := range seconds {
+		var q llmrequest.Request
+		q.Start = pcommon.NewTimestampFromTime(clock.clock().Wall().Add(time.Duration(i) * time.Second))
+		q.Set(llmrequest.E2E, .5)
+		n := all.next(&a.chunks)
+		n.record, n.timed = timeline.NewRecord(&q)
+	}
+	w.add(all, about{})
+	assert.LessOrEqual(t, len(w.waiting), maxPendingWindows)
+	last := w.waiting[len(w.waiting)-1]
+	total := time.Duration(0)
+	for _, d := range last.total.states {
+		total += d
+	}
+	assert.Equal(t, last.End.Sub(last.total.start), total)
 }

@@ -238,32 +238,10 @@ func (b *builder) windows() {
 		b.windowGauge(i, end)
 		i = end
 	}
+	b.stateSet(&finding, len(findings), func(i int) string { return findings[i].name }, func(w *windowSnapshot, i int) bool { return w.Flags.Has(findings[i].flag) })
+	b.stateSet(&verdict, int(diagnosis.NumVerdicts), func(i int) string { return diagnosis.Verdict(i).String() }, func(w *windowSnapshot, i int) bool { return int(w.verdict) == i }) //nolint:gosec // few
 	if len(all) == 0 {
 		return
-	}
-	points := b.metric(&finding).SetEmptyGauge().DataPoints()
-	for i := range all {
-		for _, f := range findings {
-			dp := points.AppendEmpty()
-			dp.SetTimestamp(pcommon.NewTimestampFromTime(all[i].End))
-			dp.Attributes().PutStr(attrFinding, f.name)
-			dp.SetIntValue(0)
-			if all[i].Flags.Has(f.flag) {
-				dp.SetIntValue(1)
-			}
-		}
-	}
-	points = b.metric(&verdict).SetEmptyGauge().DataPoints()
-	for i := range all {
-		for v := range diagnosis.NumVerdicts {
-			dp := points.AppendEmpty()
-			dp.SetTimestamp(pcommon.NewTimestampFromTime(all[i].End))
-			dp.Attributes().PutStr(attrVerdict, v.String())
-			dp.SetIntValue(0)
-			if all[i].verdict == v {
-				dp.SetIntValue(1)
-			}
-		}
 	}
 	sum := b.sum(&lateRequests)
 	for i := range all {
@@ -352,6 +330,37 @@ func (b *builder) windowGauge(i, end int) {
 				add(g, b.snapshot.Time.AsTime()).SetFlags(noRecordedValue)
 			}
 		})
+	}
+}
+
+// stateSet adds a gauge with a point per window and state, 1 for those that are in force. They end with the engine: what it suffered
+// from would pass for what it suffers from.
+func (b *builder) stateSet(d *Definition, states int, name func(int) string, in func(*windowSnapshot, int) bool) {
+	ends := b.engine.gone && b.engine.shown&stateSets != 0
+	if len(b.engine.windows) == 0 && !ends {
+		return
+	}
+	points := b.metric(d).SetEmptyGauge().DataPoints()
+	add := func(state int, at pcommon.Timestamp) pmetric.NumberDataPoint {
+		dp := points.AppendEmpty()
+		dp.SetTimestamp(at)
+		dp.Attributes().PutStr(d.Attributes[0], name(state))
+		return dp
+	}
+	for k := range b.engine.windows {
+		w := &b.engine.windows[k]
+		for state := range states {
+			dp := add(state, pcommon.NewTimestampFromTime(w.End))
+			dp.SetIntValue(0)
+			if in(w, state) {
+				dp.SetIntValue(1)
+			}
+		}
+	}
+	if ends {
+		for state := range states {
+			add(state, b.snapshot.Time).SetFlags(noRecordedValue)
+		}
 	}
 }
 

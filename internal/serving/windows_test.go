@@ -198,8 +198,22 @@ func TestWindowsOfAVanishedEngine(t *testing.T) {
 		assert.False(t, dp.Flags().NoRecordedValue())
 		assert.Zero(t, dp.DoubleValue())
 	}
+	for _, set := range []string{finding.Name, verdict.Name} {
+		for state, points := range windowPoints(idle, set) {
+			ends := 0
+			for _, dp := range points {
+				if dp.Flags().NoRecordedValue() {
+					ends++
+				}
+			}
+			assert.Equal(t, 1, ends, "%s %s ends once, and with the engine", set, state)
+			assert.True(t, points[len(points)-1].Flags().NoRecordedValue(), "%s %s", set, state)
+		}
+	}
 	assert.Zero(t, a.Stats().Engines)
-	assert.Empty(t, windowPoints([]pmetric.Metrics{tick(a, clock)}, deviceUtilization.Name))
+	after := []pmetric.Metrics{tick(a, clock)}
+	assert.Empty(t, windowPoints(after, deviceUtilization.Name))
+	assert.Empty(t, windowPoints(after, verdict.Name))
 }
 
 // Four engines under one name are told, and the figures of the device that were there before end.
