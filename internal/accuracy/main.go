@@ -13,10 +13,10 @@ import (
 	"io"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/otelcol-serving/otelcol-serving/internal/docsection"
 	"github.com/otelcol-serving/otelcol-serving/internal/enginesim"
+	"github.com/otelcol-serving/otelcol-serving/internal/jobs"
 )
 
 func main() {
@@ -58,7 +58,7 @@ func command(args []string, stdout, stderr io.Writer) error {
 		}
 	}
 
-	r := runner{plan: p, capacities: &capacities{}, tell: progress(stderr)}
+	r := runner{plan: p, capacities: &capacities{}, tell: jobs.Progress(stderr, "accuracy")}
 	res, err := r.run()
 	if err != nil {
 		return err
@@ -81,17 +81,6 @@ func split(s string) []string {
 		}
 	}
 	return out
-}
-
-// progress tells now and then how far it is.
-func progress(w io.Writer) func(done, all int) {
-	last := time.Now()
-	return func(done, all int) {
-		if now := time.Now(); now.Sub(last) > 10*time.Second {
-			last = now
-			fmt.Fprintf(w, "accuracy: %d of %d jobs done\n", done, all)
-		}
-	}
 }
 
 // section is what this command writes.

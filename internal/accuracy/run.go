@@ -7,11 +7,11 @@ package main
 
 import (
 	"math"
-	"runtime"
 	"sync"
 	"time"
 
 	"github.com/otelcol-serving/otelcol-serving/internal/enginesim"
+	"github.com/otelcol-serving/otelcol-serving/internal/jobs"
 	"github.com/otelcol-serving/otelcol-serving/internal/timeline"
 )
 
@@ -136,7 +136,7 @@ func (r *runner) window(cfg *enginesim.Config, w *timeline.Window) {
 func (r *runner) run() (*results, error) {
 	p := &r.plan
 	res := &results{plan: *p}
-	var jobs []func() error
+	var all []func() error
 	// A job fills what only it knows; the slices are complete before the first one starts.
 	for _, cfg := range p.engines {
 		for _, w := range p.workloads {
@@ -167,54 +167,21 @@ func (r *runner) run() (*results, error) {
 			for _, load := range p.loads {
 				c := &res.cells[nCell]
 				nCell++
-				jobs = append(jobs, func() error { return r.cell(c, cfg, w.Workload, load) })
+				all = append(all, func() error { return r.cell(c, cfg, w.Workload, load) })
 			}
 		}
 		es := res.early[k*len(graces) : (k+1)*len(graces)]
-		jobs = append(jobs,
+		all = append(all,
 			func() error { return r.early(es, cfg) },
 			func() error { return r.pooled(&res.pooled[k], cfg) })
 		for range sampledCases {
 			s := &res.sampled[nSampled]
 			nSampled++
-			jobs = append(jobs, func() error { return r.sampled(s, cfg) })
+			all = append(all, func() error { return r.sampled(s, cfg) })
 		}
 	}
-	jobs = append(jobs, func() error { return r.apiServers(&res.apiServers) })
-	return res, parallel(jobs, r.tell)
-}
-
-// parallel does the jobs on all processors and gives the first error in their order.
-func parallel(jobs []func() error, tell func(done, all int)) error {
-	errs := make([]error, len(jobs))
-	next := make(chan int)
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	done := 0
-	for range min(runtime.GOMAXPROCS(0), len(jobs)) {
-		wg.Go(func() {
-			for i := range next {
-				errs[i] = jobs[i]()
-				mu.Lock()
-				done++
-				if tell != nil {
-					tell(done, len(jobs))
-				}
-				mu.Unlock()
-			}
-		})
-	}
-	for i := range jobs {
-		next <- i
-	}
-	close(next)
-	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	all = append(all, func() error { return r.apiServers(&res.apiServers) })
+	return res, jobs.Run(all, r.tell)
 }
 
 // cell compares one engine's windows of all lengths with the truth.

@@ -13,9 +13,9 @@ import (
 	"io"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/otelcol-serving/otelcol-serving/internal/docsection"
+	"github.com/otelcol-serving/otelcol-serving/internal/jobs"
 )
 
 func main() {
@@ -73,7 +73,7 @@ func command(args []string, stdout, stderr io.Writer) error {
 			return err
 		}
 	}
-	results, err := runAll(list, *first, *seeds, progress(stderr))
+	results, err := runAll(list, *first, *seeds, jobs.Progress(stderr, "confusion"))
 	if err != nil {
 		return err
 	}
@@ -96,17 +96,6 @@ func command(args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	return section.Write(*file, b.String())
-}
-
-// progress tells now and then how far it is.
-func progress(w io.Writer) func(done, all int) {
-	last := time.Now()
-	return func(done, all int) {
-		if now := time.Now(); now.Sub(last) > 10*time.Second {
-			last = now
-			fmt.Fprintf(w, "confusion: %d of %d runs done\n", done, all)
-		}
-	}
 }
 
 // section is what this command writes.

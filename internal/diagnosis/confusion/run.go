@@ -8,13 +8,13 @@ package main
 import (
 	"fmt"
 	"math"
-	"runtime"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/otelcol-serving/otelcol-serving/internal/diagnosis"
 	"github.com/otelcol-serving/otelcol-serving/internal/enginesim"
+	"github.com/otelcol-serving/otelcol-serving/internal/jobs"
 	"github.com/otelcol-serving/otelcol-serving/internal/llmrequest"
 	"github.com/otelcol-serving/otelcol-serving/internal/timeline"
 )
@@ -391,40 +391,16 @@ func quantiles(v []float64) diagnosis.Quantiles {
 
 // runAll runs every scenario with seeds from first on, and gives the results in their order.
 func runAll(list []scenario, first, seeds int, tell func(done, all int)) ([]result, error) {
-	type job struct{ scenario, seed int }
-	var jobs []job
-	for i := range list {
-		for seed := range seeds {
-			jobs = append(jobs, job{i, first + seed})
-		}
-	}
-	results, errs := make([][]result, len(jobs)), make([]error, len(jobs))
-	next := make(chan int)
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	done := 0
-	for range runtime.GOMAXPROCS(0) {
-		wg.Go(func() {
-			for i := range next {
-				results[i], errs[i] = list[jobs[i].scenario].run(jobs[i].seed)
-				mu.Lock()
-				done++
-				if tell != nil {
-					tell(done, len(jobs))
-				}
-				mu.Unlock()
-			}
+	results := make([][]result, len(list)*seeds)
+	var all []func() error
+	for i := range results {
+		all = append(all, func() (err error) {
+			results[i], err = list[i/seeds].run(first + i%seeds)
+			return err
 		})
 	}
-	for i := range jobs {
-		next <- i
-	}
-	close(next)
-	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return nil, err
-		}
+	if err := jobs.Run(all, tell); err != nil {
+		return nil, err
 	}
 	return slices.Concat(results...), nil
 }
