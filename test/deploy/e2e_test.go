@@ -9,16 +9,12 @@ package deploy
 // query of every dashboard, rule and runbook section gives data, or is listed here with the reason why it rightly does not.
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"math"
-	"math/rand/v2"
 	"net"
-	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
@@ -27,8 +23,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -38,6 +32,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 	"google.golang.org/grpc"
 	_ "google.golang.org/grpc/encoding/gzip" // what the collector compresses with
+
+	"github.com/otelcol-serving/otelcol-serving/test/program"
 )
 
 // patience bounds the whole of TestQueries.
@@ -244,27 +240,27 @@ func startAll(ctx context.Context, t *testing.T) *database {
 	t.Helper()
 	started := time.Now()
 	sink := startSink(ctx, t)
-	grpcPort, httpPort, metrics, self, health, web := freePort(t), freePort(t), freePort(t), freePort(t), freePort(t), freePort(t)
+	grpcPort, httpPort, metrics, self, health, web := program.FreePort(), program.FreePort(), program.FreePort(), program.FreePort(), program.FreePort(), program.FreePort()
 	arguments := []string{
 		"--config", filepath.Join(root, "otelcol-config.yaml"), "--config", filepath.Join(root, "scripts", "demo-config.yaml"),
-		"--config", "yaml:receivers::llm_span::protocols::grpc::endpoint: " + address(grpcPort),
-		"--config", "yaml:receivers::llm_span::protocols::http::endpoint: " + address(httpPort),
-		"--config", "yaml:exporters::prometheus::endpoint: " + address(metrics),
+		"--config", "yaml:receivers::llm_span::protocols::grpc::endpoint: " + program.Address(grpcPort),
+		"--config", "yaml:receivers::llm_span::protocols::http::endpoint: " + program.Address(httpPort),
+		"--config", "yaml:exporters::prometheus::endpoint: " + program.Address(metrics),
 		"--config", "yaml:exporters::otlp_grpc/traces::endpoint: " + sink,
-		"--config", "yaml:extensions::healthcheckv2::http::endpoint: " + address(health),
+		"--config", "yaml:extensions::healthcheckv2::http::endpoint: " + program.Address(health),
 		"--config", "yaml:service::telemetry::metrics::readers: [{pull: {exporter: {prometheus: {host: 127.0.0.1, port: " + self + "}}}}]",
 		"--config", "yaml:service::pipelines::traces::exporters: [otlp_grpc/traces]",
-		"--config", "yaml:extensions::serving_summary::endpoint: " + address(freePort(t)),
+		"--config", "yaml:extensions::serving_summary::endpoint: " + program.Address(program.FreePort()),
 	}
-	collector := start(ctx, t, program("E2E_BIN", "dist", "otelcol-serving"), arguments...)
-	collector.awaitOK(ctx, t, "http://"+address(health)+"/status")
+	collector := program.StartFor(ctx, t, nil, built("E2E_BIN", "dist", "otelcol-serving"), arguments...)
+	require.NoError(t, collector.AwaitOK(ctx, "http://"+program.Address(health)+"/status", patience/3))
 
 	// The shipped configuration, with our ports, and faster.
 	config := read(t, "deploy", "prometheus", "prometheus.yml")
 	rules, err := filepath.Abs(filepath.Join(root, "deploy", "prometheus", "rules.yaml"))
 	require.NoError(t, err)
 	for old, put := range map[string]string{
-		"localhost:9464": address(metrics), "localhost:8888": address(self), "- rules.yaml": "- " + rules,
+		"localhost:9464": program.Address(metrics), "localhost:8888": program.Address(self), "- rules.yaml": "- " + rules,
 		"scrape_interval: 15s": "scrape_interval: 1s", "evaluation_interval: 15s": "evaluation_interval: 1s",
 	} {
 		require.Equal(t, 1, strings.Count(config, old), old)
@@ -272,14 +268,14 @@ func startAll(ctx context.Context, t *testing.T) *database {
 	}
 	file := filepath.Join(t.TempDir(), "prometheus.yml")
 	require.NoError(t, os.WriteFile(file, []byte(config), 0o600))
-	db := &database{url: "http://" + address(web)}
-	prometheus := start(ctx, t, tool(t, "prometheus"), "--config.file="+file, "--storage.tsdb.path="+t.TempDir(),
-		"--web.listen-address="+address(web), "--log.level=warn", "--enable-feature=exemplar-storage")
-	prometheus.awaitOK(ctx, t, db.url+"/-/ready")
+	db := &database{url: "http://" + program.Address(web)}
+	prometheus := program.StartFor(ctx, t, nil, tool(t, "prometheus"), "--config.file="+file, "--storage.tsdb.path="+t.TempDir(),
+		"--web.listen-address="+program.Address(web), "--log.level=warn", "--enable-feature=exemplar-storage")
+	require.NoError(t, prometheus.AwaitOK(ctx, db.url+"/-/ready", patience/3))
 
 	for i, e := range engines {
-		start(ctx, t, program("E2E_SERVINGCTL", ".tools", "bin", "servingctl"), "simulate", "--speed", "30", "--duration", "12h", "--service", e.service, "--engine", e.kind,
-			"--workload", e.workload, "--load", e.load, "--seed", strconv.Itoa(i+1), "--endpoint", address(grpcPort))
+		program.StartFor(ctx, t, nil, built("E2E_SERVINGCTL", ".tools", "bin", "servingctl"), "simulate", "--speed", "30", "--duration", "12h", "--service", e.service, "--engine", e.kind,
+			"--workload", e.workload, "--load", e.load, "--seed", strconv.Itoa(i+1), "--endpoint", program.Address(grpcPort))
 	}
 	for _, query := range []string{
 		`count(job_instance:llm_serving_engine_occupancy:ratio_rate5m) == 4`,
@@ -307,7 +303,7 @@ func startAll(ctx context.Context, t *testing.T) *database {
 // startSink is a tracing backend that takes everything.
 func startSink(ctx context.Context, t *testing.T) string {
 	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address(freePort(t)))
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", program.Address(program.FreePort()))
 	require.NoError(t, err)
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(64 << 20))
 	ptraceotlp.RegisterGRPCServer(server, &sink{})
@@ -384,28 +380,11 @@ func (db *database) rules(ctx context.Context, t *testing.T) map[string]string {
 
 // get decodes the data of an answer of the API.
 func (db *database) get(ctx context.Context, path string, data any) error {
-	body, err := fetch(ctx, db.url+path)
+	body, err := program.Fetch(ctx, db.url+path)
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, body)
 	}
 	return json.Unmarshal(body, &struct{ Data any }{data})
-}
-
-func fetch(ctx context.Context, url string) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return nil, err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("HTTP status %d", response.StatusCode)
-	}
-	return body, err
 }
 
 // tool is prometheus or promtool, which test/e2e/run.sh finds or unpacks. Only CI has them for sure.
@@ -429,89 +408,10 @@ func tool(t *testing.T, name string) string {
 	return ""
 }
 
-// program is one of this repository, from the variable that run.sh sets or where make puts it.
-func program(variable string, built ...string) string {
+// built is one of this repository, from the variable that run.sh sets or where make puts it.
+func built(variable string, place ...string) string {
 	if path := os.Getenv(variable); path != "" {
 		return path
 	}
-	return filepath.Join(root, filepath.Join(built...))
+	return filepath.Join(root, filepath.Join(place...))
 }
-
-// output collects what a program prints while others read it.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
-}
-
-// process is a program that ends with the test.
-type process struct {
-	name string
-	out  *output
-	done chan struct{}
-}
-
-func start(ctx context.Context, t *testing.T, path string, args ...string) *process {
-	t.Helper()
-	p := &process{name: filepath.Base(path), out: &output{}, done: make(chan struct{})}
-	ctx, cancel := context.WithCancel(ctx)
-	cmd := exec.CommandContext(ctx, path, args...)
-	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "OTEL_") })
-	cmd.Stdout, cmd.Stderr = p.out, p.out
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = 10 * time.Second // then it is killed
-	require.NoError(t, cmd.Start(), "make build, and test/e2e/run.sh, build it")
-	go func() {
-		_ = cmd.Wait()
-		close(p.done)
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-p.done
-		if t.Failed() {
-			t.Logf("%s printed:\n%s", p.name, p.out)
-		}
-	})
-	return p
-}
-
-// awaitOK waits until url answers with status 200.
-func (p *process) awaitOK(ctx context.Context, t *testing.T, url string) {
-	t.Helper()
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		_, err := fetch(ctx, url)
-		assert.NoError(c, err)
-	}, patience/3, 50*time.Millisecond, "%s does not become ready", p.name)
-}
-
-var picked = map[string]bool{}
-
-// freePort is a port that nobody uses, below those that systems take for outgoing connections.
-func freePort(t *testing.T) string {
-	t.Helper()
-	for range 1000 {
-		port := strconv.Itoa(20000 + rand.IntN(10000))
-		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address(port))
-		if err != nil || picked[port] {
-			continue
-		}
-		require.NoError(t, l.Close())
-		picked[port] = true
-		return port
-	}
-	require.FailNow(t, "no free port")
-	return ""
-}
-
-func address(port string) string { return net.JoinHostPort("127.0.0.1", port) }

@@ -28,6 +28,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/receiver/otlpreceiver"
 	"go.opentelemetry.io/collector/receiver/receivertest"
+
+	"github.com/otelcol-serving/otelcol-serving/test/program"
 )
 
 // The recordings of testdata/spans, which its README describes.
@@ -46,11 +48,11 @@ func example(name string) string { return filepath.Join("..", "..", "docs", "exa
 func testConfig(name string) string { return filepath.Join("testdata", name) }
 
 func collectorBinary(t *testing.T) string {
-	return program(t, "E2E_BIN", filepath.Join("..", "..", "dist", "otelcol-serving"))
+	return built(t, "E2E_BIN", filepath.Join("..", "..", "dist", "otelcol-serving"))
 }
 
 func servingctl(t *testing.T) string {
-	return program(t, "E2E_SERVINGCTL", filepath.Join("..", "..", ".tools", "bin", "servingctl"))
+	return built(t, "E2E_SERVINGCTL", filepath.Join("..", "..", ".tools", "bin", "servingctl"))
 }
 
 // collector is a running one, with the ports it listens on.
@@ -79,7 +81,7 @@ func startCollector(t *testing.T, config string, o collectorOptions) *collector 
 }
 
 func prepareCollector(t *testing.T) *collector {
-	return &collector{grpc: freePort(t), http: freePort(t), metrics: freePort(t), health: freePort(t), self: freePort(t), summary: freePort(t)}
+	return &collector{grpc: program.FreePort(), http: program.FreePort(), metrics: program.FreePort(), health: program.FreePort(), self: program.FreePort(), summary: program.FreePort()}
 }
 
 func (c *collector) env() []string {
@@ -89,13 +91,13 @@ func (c *collector) env() []string {
 	}
 }
 
-func (c *collector) healthURL() string { return "http://" + address(c.health) + "/status" }
+func (c *collector) healthURL() string { return "http://" + program.Address(c.health) + "/status" }
 
 // replay sends recordings to the collector with servingctl, as fast as possible and with the IDs they have. When
 // it returns, the collector has acknowledged them.
 func (c *collector) replay(t *testing.T, flagsAndFiles ...string) {
 	t.Helper()
-	c.replayTo(t, address(c.grpc), flagsAndFiles...)
+	c.replayTo(t, program.Address(c.grpc), flagsAndFiles...)
 }
 
 func (c *collector) replayTo(t *testing.T, endpoint string, flagsAndFiles ...string) {
@@ -122,7 +124,7 @@ type sample struct {
 
 func scrape(t *testing.T, port string) families {
 	t.Helper()
-	body, err := fetch(t.Context(), "http://"+address(port)+"/metrics")
+	body, err := program.Fetch(t.Context(), "http://"+program.Address(port)+"/metrics")
 	require.NoError(t, err)
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	parsed, err := parser.TextToMetricFamilies(bytes.NewReader(body))
@@ -176,12 +178,12 @@ type sink struct {
 
 func startSink(t *testing.T) *sink {
 	t.Helper()
-	s := &sink{grpc: freePort(t), http: freePort(t)}
+	s := &sink{grpc: program.FreePort(), http: program.FreePort()}
 	factory := otlpreceiver.NewFactory()
 	for protocol, port := range map[string]string{"grpc": s.grpc, "http": s.http} {
 		cfg := factory.CreateDefaultConfig()
 		require.NoError(t, confmap.NewFromStringMap(map[string]any{
-			"protocols": map[string]any{protocol: map[string]any{"endpoint": address(port)}},
+			"protocols": map[string]any{protocol: map[string]any{"endpoint": program.Address(port)}},
 		}).Unmarshal(cfg))
 		metrics, traces := &s.grpcMetrics, &s.grpcTraces
 		if protocol == "http" {
@@ -203,7 +205,7 @@ func startSink(t *testing.T) *sink {
 // env names the sink to processor.yaml and connector.yaml.
 func (s *sink) env(interval, temporality string) []string {
 	return []string{
-		"SINK_GRPC=" + address(s.grpc), "SINK_HTTP=" + address(s.http),
+		"SINK_GRPC=" + program.Address(s.grpc), "SINK_HTTP=" + program.Address(s.http),
 		"INTERVAL=" + interval, "TEMPORALITY=" + temporality,
 	}
 }

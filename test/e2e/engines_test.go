@@ -29,6 +29,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelcol-serving/otelcol-serving/test/program"
 )
 
 const (
@@ -453,7 +455,7 @@ func startEngineCollector(t *testing.T) *simulation {
 func startSimulation(t *testing.T, flags ...string) *simulation {
 	t.Helper()
 	s := startEngineCollector(t)
-	args := append([]string{"simulate", "--endpoint", address(s.collector.grpc), "--truth", s.truthFile}, flags...)
+	args := append([]string{"simulate", "--endpoint", program.Address(s.collector.grpc), "--truth", s.truthFile}, flags...)
 	s.process = start(t, nil, servingctl(t), args...)
 	return s
 }
@@ -461,8 +463,8 @@ func startSimulation(t *testing.T, flags ...string) *simulation {
 // await waits until all is sent.
 func (s *simulation) await(t *testing.T) {
 	t.Helper()
-	require.NoError(t, s.wait(t), s.out)
-	s.sent = spansSent(t, s.out.String())
+	require.NoError(t, s.wait(t), s.Output())
+	s.sent = spansSent(t, s.Output())
 }
 
 var spansSentIn = regexp.MustCompile(`; (\d+) of \d+ spans sent`)

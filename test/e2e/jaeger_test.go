@@ -20,12 +20,13 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelcol-serving/otelcol-serving/internal/spanlog"
+	"github.com/otelcol-serving/otelcol-serving/test/program"
 )
 
 func TestJaeger(t *testing.T) {
 	t.Parallel()
 	jaeger := startJaeger(t, tool(t, "E2E_JAEGER"))
-	c := startCollector(t, shippedConfig, collectorOptions{env: []string{"TRACES_ENDPOINT=" + address(jaeger.grpc)}})
+	c := startCollector(t, shippedConfig, collectorOptions{env: []string{"TRACES_ENDPOINT=" + program.Address(jaeger.grpc)}})
 	c.replay(t, recordingV0, recordingV1)
 
 	for _, r := range []struct {
@@ -105,13 +106,13 @@ type jaegerServer struct {
 
 func startJaeger(t *testing.T, binary string) *jaegerServer {
 	t.Helper()
-	j := &jaegerServer{grpc: freePort(t)}
-	query, health := freePort(t), freePort(t)
-	j.url = "http://" + address(query)
+	j := &jaegerServer{grpc: program.FreePort()}
+	query, health := program.FreePort(), program.FreePort()
+	j.url = "http://" + program.Address(query)
 	j.process = start(t, []string{
-		"GRPC_PORT=" + j.grpc, "QUERY_PORT=" + query, "QUERY_GRPC_PORT=" + freePort(t), "HEALTH_PORT=" + health,
+		"GRPC_PORT=" + j.grpc, "QUERY_PORT=" + query, "QUERY_GRPC_PORT=" + program.FreePort(), "HEALTH_PORT=" + health,
 	}, binary, "--config", testConfig("jaeger.yaml"))
-	j.awaitOK(t, "http://"+address(health)+"/status")
+	j.awaitOK(t, "http://"+program.Address(health)+"/status")
 	return j
 }
 
@@ -120,7 +121,7 @@ func (j *jaegerServer) span(t *testing.T, like ptrace.Span) ptrace.Span {
 	t.Helper()
 	var found ptrace.Span
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		body, err := fetch(t.Context(), j.url+"/api/v3/traces/"+like.TraceID().String())
+		body, err := program.Fetch(t.Context(), j.url+"/api/v3/traces/"+like.TraceID().String())
 		if !assert.NoError(c, err, "%s", body) {
 			return
 		}
@@ -142,7 +143,7 @@ func (j *jaegerServer) span(t *testing.T, like ptrace.Span) ptrace.Span {
 
 func (j *jaegerServer) operations(t *testing.T, service string) []string {
 	t.Helper()
-	body, err := fetch(t.Context(), j.url+"/api/services/"+service+"/operations")
+	body, err := program.Fetch(t.Context(), j.url+"/api/services/"+service+"/operations")
 	require.NoError(t, err, "%s", body)
 	var answer struct{ Data []string }
 	require.NoError(t, json.Unmarshal(body, &answer))

@@ -24,6 +24,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelcol-serving/otelcol-serving/test/program"
 )
 
 // What the request of the V0 recording reports, in s.
@@ -42,7 +44,7 @@ func TestPrometheus(t *testing.T) {
 	prometheus := tool(t, "E2E_PROMETHEUS")
 	traces := startSink(t)
 	options := collectorOptions{
-		env: []string{"TRACES_ENDPOINT=" + address(traces.grpc)},
+		env: []string{"TRACES_ENDPOINT=" + program.Address(traces.grpc)},
 		set: []string{
 			"processors.serving_metrics.interval=200ms",
 			"processors.serving_metrics.slo.ttft=60ms",
@@ -60,10 +62,10 @@ func TestPrometheus(t *testing.T) {
 		"V0_METRICS": v0.metrics, "V0_SELF": v0.self, "V1_METRICS": v1.metrics, "V1_SELF": v1.self, "SIM_METRICS": sim.metrics, "SIM_SELF": sim.self,
 	})
 	v0.replay(t, recordingV0)
-	v1.replayTo(t, address(v1.http), "--protocol", "http", recordingV1)
+	v1.replayTo(t, program.Address(v1.http), "--protocol", "http", recordingV1)
 	truthFile := filepath.Join(t.TempDir(), "truth.jsonl")
 	out, err := run(t, nil, servingctl(t), "simulate", "--engine", "v0-hostbound", "--engines", "2", "--load", "0.8", "--duration", "10m",
-		"--speed", "0", "--endpoint", address(sim.grpc), "--truth", truthFile)
+		"--speed", "0", "--endpoint", program.Address(sim.grpc), "--truth", truthFile)
 	require.NoError(t, err, out)
 	simulated := float64(spansSent(t, out))
 
@@ -265,10 +267,10 @@ func startPrometheus(t *testing.T, binary string, ports map[string]string) *prom
 	config := filepath.Join(t.TempDir(), "prometheus.yml")
 	text := os.Expand(string(readFile(t, testConfig("prometheus.yml"))), func(name string) string { return ports[name] })
 	require.NoError(t, os.WriteFile(config, []byte(text), 0o600))
-	port := freePort(t)
-	db := &promDB{url: "http://" + address(port)}
+	port := program.FreePort()
+	db := &promDB{url: "http://" + program.Address(port)}
 	db.process = start(t, nil, binary,
-		"--config.file="+config, "--storage.tsdb.path="+t.TempDir(), "--web.listen-address="+address(port), "--log.level=warn")
+		"--config.file="+config, "--storage.tsdb.path="+t.TempDir(), "--web.listen-address="+program.Address(port), "--log.level=warn")
 	db.awaitOK(t, db.url+"/-/ready")
 	return db
 }
@@ -280,7 +282,7 @@ type promSample struct {
 
 // query is the answer to an instant query.
 func (db *promDB) query(ctx context.Context, query string) ([]promSample, error) {
-	body, err := fetch(ctx, db.url+"/api/v1/query?query="+url.QueryEscape(query))
+	body, err := program.Fetch(ctx, db.url+"/api/v1/query?query="+url.QueryEscape(query))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: %s", query, err, body)
 	}
@@ -351,7 +353,7 @@ func (db *promDB) await(t *testing.T, query string, want map[string]float64) {
 // names are those of all series.
 func (db *promDB) names(t *testing.T) map[string]bool {
 	t.Helper()
-	body, err := fetch(t.Context(), db.url+"/api/v1/label/__name__/values")
+	body, err := program.Fetch(t.Context(), db.url+"/api/v1/label/__name__/values")
 	require.NoError(t, err)
 	var answer struct{ Data []string }
 	require.NoError(t, json.Unmarshal(body, &answer))

@@ -15,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/otelcol-serving/otelcol-serving/test/program"
 )
 
 func TestSDKClients(t *testing.T) {
@@ -24,9 +26,9 @@ func TestSDKClients(t *testing.T) {
 	c := startCollector(t, testConfig("processor.yaml"), collectorOptions{env: s.env(longInterval, "cumulative")})
 	sent := map[string]int{"grpc": 3, "proto": 4, "http": 5}
 	for protocol, url := range map[string]string{
-		"grpc":  "http://" + address(c.grpc),
-		"proto": "http://" + address(c.http) + "/v1/traces",
-		"http":  "http://" + address(c.http) + "/v1/traces",
+		"grpc":  "http://" + program.Address(c.grpc),
+		"proto": "http://" + program.Address(c.http) + "/v1/traces",
+		"http":  "http://" + program.Address(c.http) + "/v1/traces",
 	} {
 		out, err := run(t, nil, node, filepath.Join("js", "send.mjs"), protocol, url, strconv.Itoa(sent[protocol]))
 		require.NoError(t, err, out)

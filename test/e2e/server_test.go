@@ -29,12 +29,14 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/otelcol-serving/otelcol-serving/test/program"
 )
 
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	c := startCollector(t, shippedConfig, collectorOptions{})
-	body, err := fetch(t.Context(), c.healthURL())
+	body, err := program.Fetch(t.Context(), c.healthURL())
 	require.NoError(t, err)
 	var status struct {
 		Healthy bool
@@ -47,7 +49,7 @@ func TestHealth(t *testing.T) {
 	// Nothing was received, and nothing is said about it.
 	assert.Empty(t, c.scrape(t))
 	c.terminate(t)
-	_, err = fetch(t.Context(), c.healthURL())
+	_, err = program.Fetch(t.Context(), c.healthURL())
 	assert.Error(t, err)
 }
 
@@ -56,10 +58,10 @@ func TestSingleServer(t *testing.T) {
 	t.Parallel()
 	traces := startSink(t)
 	c := startCollector(t, shippedConfig, collectorOptions{
-		env: []string{"TRACES_ENDPOINT=" + address(traces.grpc)},
+		env: []string{"TRACES_ENDPOINT=" + program.Address(traces.grpc)},
 		set: []string{"processors.serving_metrics.interval=200ms"},
 	})
-	conn, err := grpc.NewClient(address(c.grpc), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(program.Address(c.grpc), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	defer conn.Close()
 	md := pmetric.NewMetrics()
@@ -90,7 +92,7 @@ func TestResentSpansCountOnce(t *testing.T) {
 	c := startCollector(t, testConfig("processor.yaml"), collectorOptions{env: s.env(longInterval, "cumulative")})
 	c.replay(t, recordingV1)
 	c.replay(t, recordingV1)
-	c.replayTo(t, address(c.http), "--protocol", "http", recordingV1)
+	c.replayTo(t, program.Address(c.http), "--protocol", "http", recordingV1)
 	self := c.scrapeSelf(t)
 	assert.Equal(t, 12.0, self.sum("otelcol_serving_metrics_requests"))
 	assert.Equal(t, 24.0, self.sum("otelcol_serving_metrics_requests_duplicate"))
@@ -116,7 +118,7 @@ func TestTLSExample(t *testing.T) {
 			"processors.serving_metrics.interval=200ms",
 		},
 	})
-	endpoint := "https://" + address(c.grpc)
+	endpoint := "https://" + program.Address(c.grpc)
 	good := []string{"--ca-file", pki.ca, "--cert-file", pki.clientCert, "--key-file", pki.clientKey, "--header", "authorization=Bearer s3cret"}
 	for name, flags := range map[string][]string{
 		"no certificate": {"--ca-file", pki.ca, "--header", "authorization=Bearer s3cret"},

@@ -24,6 +24,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/otelcol-serving/otelcol-serving/test/program"
 )
 
 func TestSIGTERMKeepsLastMetrics(t *testing.T) {
@@ -89,7 +91,7 @@ func (c *collector) loadUntilTerminated(t *testing.T, some int64) (sent, acknowl
 	enough := make(chan struct{})
 	var clients sync.WaitGroup
 	for client := range uint32(4) {
-		conn, err := grpc.NewClient(address(c.grpc), grpc.WithTransportCredentials(insecure.NewCredentials()))
+		conn, err := grpc.NewClient(program.Address(c.grpc), grpc.WithTransportCredentials(insecure.NewCredentials()))
 		require.NoError(t, err)
 		defer conn.Close()
 		traces := ptraceotlp.NewGRPCClient(conn)

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/otelcol-serving/otelcol-serving/internal/summary"
+	"github.com/otelcol-serving/otelcol-serving/test/program"
 )
 
 // TestSummary: the page, its JSON and servingctl name the trouble of each engine, and a build can fail on it.
@@ -27,10 +28,10 @@ func TestSummary(t *testing.T) {
 	c := startCollector(t, shippedConfig, collectorOptions{set: []string{
 		"processors::serving_metrics::interval=1s", "processors::serving_metrics::engine::max_num_seqs=256",
 	}})
-	base := "http://" + address(c.summary)
+	base := "http://" + program.Address(c.summary)
 
 	// Nothing came yet: the page says so.
-	body, err := fetch(t.Context(), base+"/")
+	body, err := program.Fetch(t.Context(), base+"/")
 	require.NoError(t, err)
 	assert.Contains(t, string(body), "serving_metrics")
 	out, err := run(t, nil, servingctl(t), "summary", "--endpoint", base)
@@ -39,12 +40,12 @@ func TestSummary(t *testing.T) {
 
 	const duration = 12 * time.Minute
 	simulate := func(service, engine, load string) *process {
-		return start(t, nil, servingctl(t), "simulate", "--endpoint", address(c.grpc), "--service", service, "--engine", engine,
+		return start(t, nil, servingctl(t), "simulate", "--endpoint", program.Address(c.grpc), "--service", service, "--engine", engine,
 			"--load", load, "--workload", "chat", "--duration", duration.String(), "--speed", "20")
 	}
 	slow, idle := simulate("slow-host", "v0-hostbound", "0.5"), simulate("idle", "v0-default", "0.02")
-	require.NoError(t, slow.wait(t), slow.out)
-	require.NoError(t, idle.wait(t), idle.out)
+	require.NoError(t, slow.wait(t), slow.Output())
+	require.NoError(t, idle.wait(t), idle.Output())
 
 	out, err = run(t, nil, servingctl(t), "summary", "--endpoint", base, "--wait", "60s", "--fail-on", "verdict=host_bound")
 	var exit *exec.ExitError
@@ -52,7 +53,7 @@ func TestSummary(t *testing.T) {
 	assert.Equal(t, 3, exit.ExitCode(), out)
 	assert.Contains(t, out, "(host_bound, confidence ")
 
-	body, err = fetch(t.Context(), base+"/api/v1/summary")
+	body, err = program.Fetch(t.Context(), base+"/api/v1/summary")
 	require.NoError(t, err)
 	var report summary.Report
 	require.NoError(t, json.Unmarshal(body, &report))
@@ -63,7 +64,7 @@ func TestSummary(t *testing.T) {
 	assert.Equal(t, map[string]string{"slow-host": "host_bound", "idle": "idle"}, verdicts)
 	assert.Equal(t, "slow-host", report.Engines[0].Service, "what hurts comes first")
 
-	body, err = fetch(t.Context(), base+"/api/v1/engines/"+report.Engines[0].Key)
+	body, err = program.Fetch(t.Context(), base+"/api/v1/engines/"+report.Engines[0].Key)
 	require.NoError(t, err)
 	var engine summary.EngineReport
 	require.NoError(t, json.Unmarshal(body, &engine))
@@ -71,7 +72,7 @@ func TestSummary(t *testing.T) {
 	assert.Len(t, engine.Slowest, 10)
 
 	for _, path := range []string{"/", "/?engine=" + report.Engines[0].Key, "/?format=markdown"} {
-		body, err = fetch(t.Context(), base+path)
+		body, err = program.Fetch(t.Context(), base+path)
 		require.NoError(t, err)
 		assert.Contains(t, string(body), report.Engines[0].Diagnosis.Sentence, path)
 	}

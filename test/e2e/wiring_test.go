@@ -18,6 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/otelcol-serving/otelcol-serving/test/program"
 )
 
 func TestConnectorEqualsProcessor(t *testing.T) {
@@ -68,15 +70,15 @@ func temporalities(t *testing.T, md pmetric.Metrics) string {
 func TestOtherReceivers(t *testing.T) {
 	t.Parallel()
 	traces := startSink(t)
-	port := freePort(t)
+	port := program.FreePort()
 	c := startCollector(t, example("connector.yaml"), collectorOptions{
-		env: []string{"TRACES_ENDPOINT=" + address(traces.grpc)},
+		env: []string{"TRACES_ENDPOINT=" + program.Address(traces.grpc)},
 		set: []string{
-			"receivers.otlp.protocols.grpc.endpoint=" + address(port),
+			"receivers.otlp.protocols.grpc.endpoint=" + program.Address(port),
 			"connectors.serving_metrics.interval=200ms",
 		},
 	})
-	c.replayTo(t, address(port), recordingV0, recordingV1)
+	c.replayTo(t, program.Address(port), recordingV0, recordingV1)
 	var got families
 	require.EventuallyWithT(t, func(ct *assert.CollectT) {
 		got = c.scrape(t)
@@ -114,8 +116,8 @@ func TestWrongWiring(t *testing.T) {
 	})
 	t.Run("metrics side alone", func(t *testing.T) {
 		c := startCollector(t, testConfig("metrics_only.yaml"), collectorOptions{})
-		assert.Contains(t, c.out.String(), "no traces pipeline has this processor, so there are no spans to derive metrics from")
-		body, err := fetch(t.Context(), c.healthURL())
+		assert.Contains(t, c.Output(), "no traces pipeline has this processor, so there are no spans to derive metrics from")
+		body, err := program.Fetch(t.Context(), c.healthURL())
 		require.NoError(t, err)
 		assert.Contains(t, string(body), "no traces pipeline has this processor")
 		c.terminate(t)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/otelcol-serving/otelcol-serving/test/faults/rig"
+	"github.com/otelcol-serving/otelcol-serving/test/program"
 )
 
 var faults = []fault{
@@ -64,7 +65,7 @@ func backendFails(mode rig.Mode) func(context.Context, *trial) error {
 		x.calm(ctx)
 		x.traces.Set(mode)
 		x.during(ctx)
-		_ = rig.Await(20*time.Second, func() bool { n, _ := x.traces.Refused(); return n > 0 })
+		_ = program.Await(20*time.Second, func() bool { n, _ := x.traces.Refused(); return n > 0 })
 		x.traces.Set(rig.Accept)
 		x.calm(ctx)
 		if n, _ := x.traces.Refused(); n > 0 {
@@ -84,7 +85,7 @@ func backendDies(ctx context.Context, x *trial) error {
 	before, _ := x.traces.Spans()
 	taken := x.load.Acknowledged()
 	x.during(ctx)
-	_ = rig.Await(20*time.Second, func() bool { return x.load.Acknowledged() > taken })
+	_ = program.Await(20*time.Second, func() bool { return x.load.Acknowledged() > taken })
 	after, _ := x.traces.Spans()
 	taken = x.load.Acknowledged() - taken
 	if err := x.traces.Up(); err != nil {
@@ -110,7 +111,7 @@ func siblingFails(ctx context.Context, x *trial) error {
 	x.calm(ctx)
 	sibling.Set(rig.Refuse)
 	wait(ctx, x.length/2)
-	_ = rig.Await(20*time.Second, func() bool { n, _ := sibling.Refused(); return n > 0 })
+	_ = program.Await(20*time.Second, func() bool { n, _ := sibling.Refused(); return n > 0 })
 	sibling.Set(rig.Hang)
 	wait(ctx, x.length/2)
 	sibling.Set(rig.Accept)
@@ -151,7 +152,7 @@ func metricsRefused(ctx context.Context, x *trial) error {
 	x.calm(ctx)
 	x.metrics.Set(rig.Refuse)
 	x.during(ctx)
-	_ = rig.Await(20*time.Second, func() bool { n, _ := x.metrics.Refused(); return n > 0 })
+	_ = program.Await(20*time.Second, func() bool { n, _ := x.metrics.Refused(); return n > 0 })
 	x.metrics.Set(rig.Accept)
 	x.calm(ctx)
 	if n, _ := x.metrics.Refused(); n > 0 {
@@ -222,7 +223,7 @@ func reload(ctx context.Context, x *trial) error {
 		if err := c.Reload(); err != nil {
 			return err
 		}
-		err := rig.Await(20*time.Second, func() bool {
+		err := program.Await(20*time.Second, func() bool {
 			return c.Ended() || strings.Count(c.Output(), ready) > before && x.load.Acknowledged() > taken+600
 		})
 		if err != nil || c.Ended() {
@@ -254,7 +255,7 @@ func reloadReceiver(ctx context.Context, x *trial) error {
 		if err := c.Reload(); err != nil {
 			return err
 		}
-		err := rig.Await(20*time.Second, func() bool {
+		err := program.Await(20*time.Second, func() bool {
 			return c.Ended() || strings.Count(c.Output(), listening) > before && x.load.Acknowledged() > taken+600
 		})
 		if err != nil || c.Ended() {
@@ -289,7 +290,7 @@ func reloadResending(ctx context.Context, x *trial) error {
 	if err := c.Reload(); err != nil {
 		return err
 	}
-	if err := rig.Await(20*time.Second, func() bool { return strings.Count(c.Output(), ready) > before }); err != nil {
+	if err := program.Await(20*time.Second, func() bool { return strings.Count(c.Output(), ready) > before }); err != nil {
 		return err
 	}
 	wait(ctx, x.length/2)
@@ -315,7 +316,7 @@ func stopAway(onDisk, byReload bool) func(context.Context, *trial) error {
 		x.calm(ctx)
 		x.traces.Set(rig.Refuse)
 		wait(ctx, x.length/2)
-		_ = rig.Await(20*time.Second, func() bool { return x.load.Missing(x.traces) > 0 })
+		_ = program.Await(20*time.Second, func() bool { return x.load.Missing(x.traces) > 0 })
 		waiting := x.load.Missing(x.traces)
 		if byReload {
 			c.At("processors", "serving_metrics")["interval"] = "400ms"
@@ -323,7 +324,7 @@ func stopAway(onDisk, byReload bool) func(context.Context, *trial) error {
 			if err := c.Reload(); err != nil {
 				return err
 			}
-			err = rig.Await(20*time.Second, func() bool { return strings.Count(c.Output(), ready) > before })
+			err = program.Await(20*time.Second, func() bool { return strings.Count(c.Output(), ready) > before })
 		} else if err = c.Terminate(); err == nil {
 			err = c.Start(ctx)
 		}
@@ -361,7 +362,7 @@ func kill(onDisk bool) func(context.Context, *trial) error {
 		x.calm(ctx)
 		x.traces.Set(rig.Refuse)
 		x.during(ctx)
-		_ = rig.Await(20*time.Second, func() bool { return x.load.Missing(x.traces) > 0 })
+		_ = program.Await(20*time.Second, func() bool { return x.load.Missing(x.traces) > 0 })
 		c.Kill()
 		killed := time.Now()
 		// What the metrics backend had not got yet: up to an interval of 0.5 s, and what was on its way, which on a
@@ -403,7 +404,7 @@ func memoryLimiter(ctx context.Context, x *trial) error {
 		return err
 	}
 	x.traces.Set(rig.Hang)
-	err = rig.Await(20*time.Second, func() bool { return c.Ended() || strings.Contains(c.Output(), "Refusing data") })
+	err = program.Await(20*time.Second, func() bool { return c.Ended() || strings.Contains(c.Output(), "Refusing data") })
 	if err != nil || c.Ended() {
 		return fmt.Errorf("never refuses: ended %v, %w", c.Ended(), err)
 	}
@@ -444,7 +445,7 @@ func diskFull(limit bool) func(context.Context, *trial) error {
 			return err
 		}
 		x.traces.Set(rig.Refuse)
-		err = rig.Await(20*time.Second, func() bool { return c.Ended() || strings.Contains(c.Output(), full) })
+		err = program.Await(20*time.Second, func() bool { return c.Ended() || strings.Contains(c.Output(), full) })
 		if err != nil || c.Ended() {
 			return fmt.Errorf("never fills the disk: ended %v, %w", c.Ended(), err)
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/otelcol-serving/otelcol-serving/test/faults/rig"
+	"github.com/otelcol-serving/otelcol-serving/test/program"
 )
 
 // fault is one thing that happens in production.
@@ -94,7 +95,7 @@ func wait(ctx context.Context, d time.Duration) {
 func (x *trial) finish(collectors ...*rig.Collector) error {
 	x.load.Stop()
 	// Looked at again and again, so that it ends when they are empty. If it takes longer, the balance will say what is missing.
-	_ = rig.Await(x.settling, func() bool { return x.load.Missing(x.traces) == 0 })
+	_ = program.Await(x.settling, func() bool { return x.load.Missing(x.traces) == 0 })
 	var errs []error
 	for _, c := range collectors {
 		errs = append(errs, c.Terminate())

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/otelcol-serving/otelcol-serving/test/faults/rig"
+	"github.com/otelcol-serving/otelcol-serving/test/program"
 )
 
 func main() {
@@ -77,7 +78,7 @@ func run(ctx context.Context, duration, every time.Duration, rate int) error {
 	}
 	defer traces.Down()
 	traces.Discard = true
-	s := &soak{collector: rig.NewCollector(binary, dir, traces, traces), pprof: rig.FreePort(), prometheus: rig.FreePort()}
+	s := &soak{collector: rig.NewCollector(binary, dir, traces, traces), pprof: program.Address(program.FreePort()), prometheus: program.Address(program.FreePort())}
 	s.configure()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

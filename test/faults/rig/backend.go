@@ -20,6 +20,8 @@ import (
 	"google.golang.org/grpc/codes"
 	_ "google.golang.org/grpc/encoding/gzip" // which exporters use unless told otherwise
 	"google.golang.org/grpc/status"
+
+	"github.com/otelcol-serving/otelcol-serving/test/program"
 )
 
 // Mode is what a backend does with what it is sent.
@@ -58,7 +60,7 @@ const requestCount = "llm.serving.request.count"
 
 // NewBackend starts a backend on a free port.
 func NewBackend() (*Backend, error) {
-	b := &Backend{Address: FreePort(), changed: make(chan struct{}), spans: map[SpanID]int{}, cumulative: map[string]int64{}}
+	b := &Backend{Address: program.Address(program.FreePort()), changed: make(chan struct{}), spans: map[SpanID]int{}, cumulative: map[string]int64{}}
 	return b, b.Up()
 }
 

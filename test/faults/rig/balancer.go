@@ -10,6 +10,8 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+
+	"github.com/otelcol-serving/otelcol-serving/test/program"
 )
 
 // Balancer passes each connection on to the next target that takes it.
@@ -24,7 +26,7 @@ type Balancer struct {
 
 // NewBalancer starts one.
 func NewBalancer(targets ...string) (*Balancer, error) {
-	b := &Balancer{Address: FreePort(), targets: targets, passed: make([]atomic.Int64, len(targets))}
+	b := &Balancer{Address: program.Address(program.FreePort()), targets: targets, passed: make([]atomic.Int64, len(targets))}
 	var err error
 	if b.l, err = net.Listen("tcp", b.Address); err != nil {
 		return nil, err

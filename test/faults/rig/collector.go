@@ -19,6 +19,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/otelcol-serving/otelcol-serving/test/program"
 )
 
 // Section is a part of a configuration.
@@ -34,13 +36,13 @@ type Collector struct {
 
 	binary string
 	dir    string
-	*Process
+	*program.Process
 }
 
 // NewCollector prepares a collector that forwards spans to traces and derived metrics to metrics, with a queue in
 // front of each. dir is for its files.
 func NewCollector(binary, dir string, traces, metrics *Backend) *Collector {
-	c := &Collector{GRPC: FreePort(), HTTP: FreePort(), Self: FreePort(), binary: binary, dir: dir}
+	c := &Collector{GRPC: program.Address(program.FreePort()), HTTP: program.Address(program.FreePort()), Self: program.Address(program.FreePort()), binary: binary, dir: dir}
 	selfHost, selfPort, _ := net.SplitHostPort(c.Self)
 	port, _ := strconv.Atoi(selfPort)
 	c.Config = Section{
@@ -110,7 +112,7 @@ func (c *Collector) Start(ctx context.Context, env ...string) error {
 	if err != nil {
 		return err
 	}
-	if c.Process, err = Start(ctx, env, c.binary, append([]string{"--config", path}, c.Args...)...); err != nil {
+	if c.Process, err = program.Start(ctx, env, c.binary, append([]string{"--config", path}, c.Args...)...); err != nil {
 		return err
 	}
 	return c.AwaitPort(c.GRPC, patience)
