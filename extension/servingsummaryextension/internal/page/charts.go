@@ -7,7 +7,6 @@ package page
 
 import (
 	"fmt"
-	"html"
 	"html/template"
 	"math"
 	"strconv"
@@ -72,11 +71,11 @@ func timeStrip(id string, h *summary.History) template.HTML {
 	const height, ribbon = 200.0, 10.0
 	var d drawing
 	axis := newTimeAxis(h.End, h.WindowSeconds)
-	d.open(id, "chart strip", fmt.Sprintf(`width="100%%" height="%s"`, num(height+ribbon+4+axisHeight)), "Where the time went", stripWords(h))
+	d.open(id, "chart strip", element(`width="100%%" height="%s"`, num(height+ribbon+4+axisHeight)), "Where the time went", stripWords(h))
 	d.f(`<svg width="100%%" height="%s" viewBox="0 0 3600 1000" preserveAspectRatio="none">`, num(height))
 	// Each area is drawn down to the baseline, those on top first.
 	sums := make([]float64, len(h.End))
-	var layers []string
+	var layers []markup
 	for _, s := range states {
 		values, ok := h.States[s.name]
 		if !ok || !anyPositive(values) {
@@ -107,11 +106,11 @@ func timeStrip(id string, h *summary.History) template.HTML {
 			x, y = x1, top
 		}
 		if x >= 0 {
-			layers = append(layers, fmt.Sprintf(`<path class="st-%s" d="%sV1000z"><title>%s: %s</title></path>`, s.name, p.String(), html.EscapeString(s.label), html.EscapeString(s.what)))
+			layers = append(layers, element(`<path class="st-%s" d="%sV1000z"><title>%s: %s</title></path>`, s.name, p.String(), s.label, s.what))
 		}
 	}
 	for i := len(layers) - 1; i >= 0; i-- {
-		d.WriteString(layers[i])
+		d.WriteString(string(layers[i]))
 	}
 	d.WriteString(`</svg>`)
 	// What was not seen enough of is provisional; what is withheld is hatched too.
@@ -138,7 +137,7 @@ func timeStrip(id string, h *summary.History) template.HTML {
 		x := axis.at(float64(h.End[run.from]) - h.WindowSeconds)
 		d.f(`<rect class="ribbon sev-%s" x="%s" y="%s" width="%s" height="%s"><title>%s for %s</title></rect>`,
 			severityOf(run.verdict), pct(x), num(height+3), pct(axis.at(float64(h.End[run.to]))-math.Max(x, 0)), num(ribbon),
-			html.EscapeString(verdictLabel(run.verdict)), span(secondsOf(h.WindowSeconds*float64(run.to-run.from+1))))
+			verdictLabel(run.verdict), span(secondsOf(h.WindowSeconds*float64(run.to-run.from+1))))
 	}
 	axis.labels(&d, height+ribbon+4)
 	return d.done()
@@ -254,7 +253,7 @@ func (c *chart) draw() template.HTML {
 		words = append(words, c.limitLabel)
 	}
 	var d drawing
-	d.open(c.id, "chart", fmt.Sprintf(`width="100%%" height="%s"`, num(c.height+axisHeight)), c.title, strings.Join(words, ", ")+".")
+	d.open(c.id, "chart", element(`width="100%%" height="%s"`, num(c.height+axisHeight)), c.title, strings.Join(words, ", ")+".")
 	for _, v := range scale[1:] {
 		at := c.height * (1 - v/top)
 		d.f(`<line class="grid" x1="0" x2="100%%" y1="%s" y2="%s"/>`, num(at), num(at))
@@ -273,18 +272,18 @@ func (c *chart) draw() template.HTML {
 		if l.area {
 			class = "area"
 		}
-		d.f(`<path class="%s %s" d="%s"><title>%s</title></path>`, class, l.class, p, html.EscapeString(l.label))
+		d.f(`<path class="%s %s" d="%s"><title>%s</title></path>`, class, l.class, p, l.label)
 	}
 	d.WriteString(`</svg>`)
 	if c.limit > 0 {
 		if at := c.height * (1 - c.limit/top); at >= 0 {
 			d.f(`<line class="limit" x1="0" x2="100%%" y1="%s" y2="%s"/><text class="limit-label" x="100%%" y="%s" text-anchor="end">%s</text>`,
-				num(at), num(at), num(math.Max(at-5, 10)), html.EscapeString(c.limitLabel))
+				num(at), num(at), num(math.Max(at-5, 10)), c.limitLabel)
 		}
 	}
 	for i, v := range scale {
 		if i > 0 && (i%2 == (len(scale)-1)%2 || len(scale) <= 4) {
-			d.f(`<text class="axis inside" x="2" y="%s">%s</text>`, num(c.height*(1-v/top)+12), html.EscapeString(c.format(v)))
+			d.f(`<text class="axis inside" x="2" y="%s">%s</text>`, num(c.height*(1-v/top)+12), c.format(v))
 		}
 	}
 	return d.done()
@@ -417,7 +416,7 @@ func stepChart(id string, h *summary.History, law *summary.StepLaw, objective *f
 		desc += fmt.Sprintf(" The fitted line begins at %s and rises by %s per request.", seconds(law.A), seconds(law.B))
 	}
 	var d drawing
-	d.open(id, "chart scatter", fmt.Sprintf(`width="100%%" height="%s"`, num(height+axisHeight)), "Time per output token by requests in the batch", desc)
+	d.open(id, "chart scatter", element(`width="100%%" height="%s"`, num(height+axisHeight)), "Time per output token by requests in the batch", desc)
 	for _, v := range ys[1:] {
 		d.f(`<line class="grid" x1="0" x2="100%%" y1="%s" y2="%s"/>`, num(y(v)), num(y(v)))
 	}

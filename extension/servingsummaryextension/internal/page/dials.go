@@ -8,7 +8,6 @@ package page
 
 import (
 	"fmt"
-	"html"
 	"html/template"
 	"math"
 )
@@ -78,13 +77,13 @@ func (g *dial) draw() template.HTML {
 	if known(g.mark) {
 		x0, y0 := onDial(*g.mark, dialRadius-13)
 		x1, y1 := onDial(*g.mark, dialRadius+13)
-		d.f(`<path class="mark" d="M%s %sL%s %s"><title>%s %s</title></path>`, num(x0), num(y0), num(x1), num(y1), html.EscapeString(g.markLabel), percent(*g.mark))
+		d.f(`<path class="mark" d="M%s %sL%s %s"><title>%s %s</title></path>`, num(x0), num(y0), num(x1), num(y1), g.markLabel, percent(*g.mark))
 	}
 	class := "value"
 	if g.prefix != "" || len(percent(*g.value)) > len("100"+nbsp+"%") {
 		class += " long"
 	}
-	d.f(`<text class="%s" x="%s" y="%s">%s%s</text>`, class, num(dialX), num(dialY-6), html.EscapeString(g.prefix), percent(*g.value))
+	d.f(`<text class="%s" x="%s" y="%s">%s%s</text>`, class, num(dialX), num(dialY-6), g.prefix, percent(*g.value))
 	for _, v := range []float64{0, 1} {
 		x, _ := onDial(v, dialRadius)
 		d.f(`<text class="scale" x="%s" y="%s">%s</text>`, num(x), num(dialY+17), percent(v))
@@ -118,7 +117,7 @@ func axesMap(id string, points []point, links bool) template.HTML {
 		role = "group"
 	}
 	d.f(`<svg class="map" viewBox="0 0 264 314" role="%s" aria-labelledby="%s-t %s-d"><title id="%s-t">Device busy and capacity used</title><desc id="%s-d">%s</desc>`,
-		role, id, id, id, id, html.EscapeString(desc))
+		role, id, id, id, id, desc)
 	d.f(`<rect class="quadrant q-hot" x="%s" y="%s" width="%s" height="%s"/>`, num(x(.5)), num(y(1)), num(size/2), num(size/2))
 	d.f(`<rect class="frame" x="%s" y="%s" width="%s" height="%s"/>`, num(left), num(top), num(size), num(size))
 	d.f(`<path class="cut" d="M%s %sV%sM%s %sH%s"/>`, num(x(.5)), num(y(1)), num(y(0)), num(x(0)), num(y(.5)), num(x(1)))
@@ -136,7 +135,7 @@ func axesMap(id string, points []point, links bool) template.HTML {
 	for _, p := range points {
 		cx, cy := x(p.capacityUsed), y(p.busy)
 		if links {
-			d.f(`<a href="%s" aria-label="%s: busy %s, capacity used %s">`, html.EscapeString(p.href), html.EscapeString(p.name), percent(p.busy), percent(p.capacityUsed))
+			d.f(`<a href="%s" aria-label="%s: busy %s, capacity used %s">`, p.href, p.name, percent(p.busy), percent(p.capacityUsed))
 		}
 		if p.lower < p.upper {
 			d.f(`<path class="whisker" d="M%s %sV%s"/>`, num(cx), num(y(p.lower)), num(y(p.upper)))
@@ -149,7 +148,7 @@ func axesMap(id string, points []point, links bool) template.HTML {
 			radius = 4.5
 		}
 		d.f(`<circle class="dot sev-%s" cx="%s" cy="%s" r="%s"><title>%s: busy %s, capacity used %s</title></circle>`,
-			p.severity, num(cx), num(cy), num(radius), html.EscapeString(p.name), percent(p.busy), percent(p.capacityUsed))
+			p.severity, num(cx), num(cy), num(radius), p.name, percent(p.busy), percent(p.capacityUsed))
 		if links {
 			d.WriteString(`</a>`)
 		}

@@ -18,17 +18,33 @@ import (
 
 type drawing struct{ strings.Builder }
 
-func (d *drawing) f(format string, args ...any) { fmt.Fprintf(d, format, args...) }
+// markup is text that is written as it is.
+type markup string
+
+// f adds markup. All text in it is escaped, also what is only a number to look at: "< 0.1 %" is one.
+func (d *drawing) f(format string, args ...any) { d.WriteString(string(element(format, args...))) }
+
+func element(format string, args ...any) markup {
+	for i, a := range args {
+		switch a := a.(type) {
+		case string:
+			args[i] = html.EscapeString(a)
+		case fmt.Stringer:
+			args[i] = html.EscapeString(a.String())
+		}
+	}
+	return markup(fmt.Sprintf(format, args...))
+}
 
 // open begins a drawing that is read out as its title and description.
-func (d *drawing) open(id, class, size, title, desc string) {
+func (d *drawing) open(id, class string, size markup, title, desc string) {
 	d.f(`<svg class="%s" %s role="img" aria-labelledby="%s-t %s-d"><title id="%s-t">%s</title><desc id="%s-d">%s</desc>`,
-		class, size, id, id, id, html.EscapeString(title), id, html.EscapeString(desc))
+		class, size, id, id, id, title, id, desc)
 }
 
 func (d *drawing) done() template.HTML {
 	d.WriteString("</svg>")
-	return template.HTML(d.String()) //nolint:gosec // text goes through html.EscapeString, the rest are numbers
+	return template.HTML(d.String()) //nolint:gosec // every text in it went through html.EscapeString
 }
 
 // num is a coordinate, as short as it can be.
@@ -135,7 +151,7 @@ func stack(id, class, title string, height int, shares []share) template.HTML {
 		}
 	}
 	var d drawing
-	d.open(id, class, fmt.Sprintf(`width="100%%" height="%d"`, height), title, strings.Join(words, ", "))
+	d.open(id, class, element(`width="100%%" height="%d"`, height), title, strings.Join(words, ", "))
 	x := 0.0
 	for _, s := range shares {
 		if total <= 0 || s.value <= 0 {
@@ -146,7 +162,7 @@ func stack(id, class, title string, height int, shares []share) template.HTML {
 			x += w
 			continue
 		}
-		d.f(`<rect class="%s" x="%s" width="%s" height="100%%"><title>%s %s</title></rect>`, s.class, pct(x), pct(w), html.EscapeString(s.label), html.EscapeString(s.text))
+		d.f(`<rect class="%s" x="%s" width="%s" height="100%%"><title>%s %s</title></rect>`, s.class, pct(x), pct(w), s.label, s.text)
 		x += w
 	}
 	return d.done()
