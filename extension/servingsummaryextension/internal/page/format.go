@@ -81,10 +81,10 @@ func grouped(v float64) string {
 
 // percent of a ratio.
 func percent(v float64) string {
-	if math.IsNaN(v) || math.IsInf(v, 0) {
+	p := v * 100
+	if math.IsNaN(p) || math.IsInf(p, 0) {
 		return absent
 	}
-	p := v * 100
 	switch a := math.Abs(p); {
 	case a == 0, a >= 9.95 && (a < 99 || a >= 99.95):
 		return grouped(p) + nbsp + "%"
