@@ -10,7 +10,6 @@ import (
 	"math"
 	"slices"
 	"time"
-	"unsafe"
 )
 
 // scratch is memory that compute uses again and again.
@@ -25,11 +24,14 @@ type scratch struct {
 	ran          []int32
 	firsts       []int64
 	shares       shares
-}
 
-func (s *scratch) memory() int {
-	return (cap(s.spans)+cap(s.occupied)+cap(s.decoding)+cap(s.waiting))*int(unsafe.Sizeof(span{})) +
-		(cap(s.starts)+cap(s.ends)+cap(s.qStarts)+cap(s.qEnds)+cap(s.firsts))*8 + cap(s.ran)*4
+	moved   []record // that window's, as they came, and their order
+	order   []place
+	merge   []span // of the mask
+	votes   []vote // of the device
+	ended   []ended
+	bracket bracket
+	pace    paceScratch
 }
 
 // tokenRate is n tokens spread evenly over [a, b), as far as that is in [w0, w1).
@@ -53,7 +55,7 @@ const minCompleteness = 0.8
 // compute fills w for [w0, w1) and lets go of the records that no later window needs. Ends have
 // been seen up to seen.
 func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
-	s := &t.scratch
+	s := t.scratch
 	s.occupied, s.waiting = s.occupied[:0], s.waiting[:0]
 	s.starts, s.ends, s.qStarts, s.qEnds = s.starts[:0], s.ends[:0], s.qStarts[:0], s.qEnds[:0]
 	dev := &t.device

@@ -17,7 +17,6 @@ package timeline
 
 import (
 	"math"
-	"unsafe"
 )
 
 const (
@@ -52,21 +51,25 @@ type pace struct {
 	made      float64    // output tokens meanwhile
 
 	// Of the last window solved.
-	masked    bool
-	between   float64
-	lo, hi    int64 // bins
-	u         []float64
-	cover     []int64 // at the start of each bin, as prefills.cover
-	covered   []int
-	cumTokens []float64 // at the start of each fine bin
-	cum       []float64 // steps at the start of each bin
-	num, den  []float64
-	rows      []paceRow
-	short     []int32 // requests that made all their tokens at about the same moment
+	masked  bool
+	between float64
+	lo, hi  int64     // bins
+	u       []float64 // decoding time of each bin, s
 
-	// Of the last window weighed.
-	from       int64 // bin
-	sumS, sumB []float64
+	from int64 // bin; of the last window weighed
+	*paceScratch
+}
+
+// paceScratch is of the window that is being computed.
+type paceScratch struct {
+	cover      []int64 // at the start of each bin, as prefills.cover
+	covered    []int
+	cumTokens  []float64 // at the start of each fine bin
+	cum        []float64 // steps at the start of each bin
+	num, den   []float64
+	rows       []paceRow
+	short      []int32   // requests that made all their tokens at about the same moment
+	sumS, sumB []float64 // of weigh
 }
 
 // paceRow is one request: where its first and its last token are, in bins from lo, its decode steps, its decoding
@@ -76,16 +79,13 @@ type paceRow struct {
 	i              int32
 }
 
-func (p *pace) memory() int {
-	return cap(p.rows)*int(unsafe.Sizeof(paceRow{})) + (cap(p.tokens)+cap(p.short))*4 +
-		(cap(p.u)+cap(p.cover)+cap(p.covered)+cap(p.cumTokens)+cap(p.cum)+cap(p.num)+cap(p.den)+cap(p.sumS)+cap(p.sumB))*8
-}
+func (p *pace) memory() int { return cap(p.tokens)*4 + cap(p.u)*8 }
 
 // restart forgets what belongs to moments, for the engine's clock was set back.
 func (p *pace) restart() {
 	p.first, p.next, p.fineNext = 0, 0, 0
 	clear(p.tokens)
-	p.u, p.sumS, p.sumB = p.u[:0], p.sumS[:0], p.sumB[:0]
+	p.u = p.u[:0]
 }
 
 // binOf is the length of a bin for windows of win.

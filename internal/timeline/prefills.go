@@ -62,6 +62,9 @@ func (p *prefills) add(windows []span) {
 		cum = p.end
 	}
 	p.entries = p.entries[:from]
+	if n := from + len(p.merge); n > cap(p.entries) {
+		p.entries = append(slices.Grow([]prefillEntry(nil), grown(n)), p.entries...)
+	}
 	var prev span
 	if from > 0 {
 		prev = span{p.entries[from-1].start, p.entries[from-1].start + cum - p.entries[from-1].cum}
