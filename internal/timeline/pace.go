@@ -17,6 +17,7 @@ package timeline
 
 import (
 	"math"
+	"slices"
 )
 
 const (
@@ -170,7 +171,8 @@ func (p *pace) lay(t *Timeline, w0, w1 int64) bool {
 	oldest := w0/p.bin - paceBack
 	p.lo, p.hi = w0/p.bin, (w1+p.bin-1)/p.bin
 	ahead := w1 + paceAhead
-	p.rows, p.short = p.rows[:0], p.short[:0]
+	rows, short := p.rows[:0], p.short[:0]
+	first, last := p.lo*p.bin, p.hi*p.bin-1
 	for i := range t.main {
 		r := &t.main[i]
 		if r.rs >= ahead {
@@ -179,71 +181,94 @@ func (p *pace) lay(t *Timeline, w0, w1 int64) bool {
 		if !p.has(r) {
 			continue
 		}
-		b := r.first() / p.bin
-		if b < oldest {
+		f := r.first()
+		if f < oldest*p.bin {
 			continue
 		}
-		p.lo = min(p.lo, b)
-		p.hi = max(p.hi, r.re/p.bin+1)
-		p.rows = append(p.rows, paceRow{i: int32(i)}) //nolint:gosec // below MaxRequests
+		first, last = min(first, f), max(last, r.re)
+		rows = append(rows, paceRow{i: int32(i)}) //nolint:gosec // below MaxRequests
 	}
-	p.hi = min(p.hi, p.lo+paceLen)
+	p.lo = first / p.bin
+	p.hi = min(last/p.bin+1, p.lo+paceLen)
 	n := int(p.hi - p.lo)
 
 	p.cumTokens = p.cumTokens[:0]
+	least := 0.02 * float64(p.bin) / sec
+	u, cum := slices.Grow(p.u[:0], n), append(slices.Grow(p.cum[:0], n+1), 0)
 	switch {
 	case p.masked:
 		p.cover, p.covered = p.cover[:0], p.covered[:0]
 		c, k := t.mask.cover(p.lo * p.bin)
-		p.cover, p.covered = append(p.cover, c), append(p.covered, k)
+		cover, covered := append(slices.Grow(p.cover[:0], n+1), c), append(slices.Grow(p.covered[:0], n+1), k)
 		for b := p.lo + 1; b <= p.hi; b++ {
 			c, k = t.mask.coverFrom(b*p.bin, k)
-			p.cover, p.covered = append(p.cover, c), append(p.covered, k)
+			cover, covered = append(cover, c), append(covered, k)
 		}
+		p.cover, p.covered = cover, covered
 	case p.tokens != nil:
 		c := 0.0
-		p.cumTokens = append(p.cumTokens, c)
+		cumTokens := append(slices.Grow(p.cumTokens, n*finePerBin+1), c)
 		for k := p.lo * finePerBin; k < p.hi*finePerBin; k++ {
 			if k < p.fineNext && k > p.fineNext-fineLen {
-				c += float64(p.tokens[k%fineLen])
+				c += float64(p.tokens[uint64(k)%fineLen]) //nolint:gosec // not negative
 			}
-			p.cumTokens = append(p.cumTokens, c)
+			cumTokens = append(cumTokens, c)
 		}
+		p.cumTokens = cumTokens
 	}
-	least := 0.02 * float64(p.bin) / sec
-	p.u, p.cum = p.u[:0], append(p.cum[:0], 0)
 	c := 0.0
 	for b := p.lo; b < p.hi; b++ {
-		var u float64
+		var d float64
 		if i := b - p.lo; p.masked {
-			u = float64(p.bin-(p.cover[i+1]-p.cover[i]))/sec - p.between*float64(p.covered[i+1]-p.covered[i])
+			d = float64(p.bin-(p.cover[i+1]-p.cover[i]))/sec - p.between*float64(p.covered[i+1]-p.covered[i])
 		} else {
-			u = p.part(&t.mask, b, (b+1)*p.bin)
+			d = p.part(&t.mask, b, (b+1)*p.bin)
 		}
-		u = max(u, least)
-		c += u
-		p.u, p.cum = append(p.u, u), append(p.cum, c)
+		d = max(d, least)
+		c += d
+		u, cum = append(u, d), append(cum, c)
 	}
+	p.u, p.cum = u, cum
 	k := 0
-	for _, x := range p.rows {
+	for j := range rows {
+		x := rows[j]
 		r := &t.main[x.i]
 		x.from, x.to, x.n = p.at(&t.mask, r.first()), p.at(&t.mask, r.re), float32(r.out-1)
 		if x.to-x.from < 1e-3 {
-			p.short = append(p.short, x.i)
+			short = append(short, x.i)
 			continue
 		}
 		x.u = float32(p.before(x.to) - p.before(x.from))
-		p.rows[k] = x
+		rows[k] = x
 		k++
 	}
-	p.rows = p.rows[:k]
+	p.rows, p.short = rows[:k], short
 	return k > 0 && n > 0
 }
 
 // before is cum at a place between bins.
-func (p *pace) before(x float32) float64 {
-	i := min(int(x), len(p.cum)-2)
-	return p.cum[i] + (float64(x)-float64(i))*(p.cum[i+1]-p.cum[i])
+func (p *pace) before(x float32) float64 { return interpolate(p.cum, x) }
+
+// interpolate is what at has at a place between its elements.
+func interpolate(at []float64, x float32) float64 {
+	i := min(int(x), len(at)-2)
+	a, b := at[i], at[i+1]
+	return a + (float64(x)-float64(i))*(b-a)
+}
+
+// edge gives the elements around a place their parts of v.
+func edge(to []float64, x float32, v float64) {
+	i := min(int(x), len(to)-2)
+	f := float64(x) - float64(i)
+	to[i] += v * (1 - f)
+	to[i+1] += v * f
+}
+
+// zeros is s with n elements, all zero.
+func zeros(s []float64, n int) []float64 {
+	s = slices.Grow(s[:0], n)[:n]
+	clear(s)
+	return s
 }
 
 // solve brings the pace up to date with the requests known, for a window.
@@ -283,26 +308,25 @@ func (p *pace) solve(t *Timeline, w0, w1 int64, masked bool, between float64) bo
 	}
 	p.first = max(p.first, p.next-paceLen)
 
+	// Where the requests are and what they weigh is the same in every sweep; what they are off by is not.
+	rows := p.rows
+	p.den = zeros(p.den, n+1)
+	for i := range rows {
+		x := &rows[i]
+		w := 1 / (paceNear + float64(x.u))
+		edge(p.den, x.from, w)
+		edge(p.den, x.to, -w)
+	}
 	for range paceSweeps + int((w1-w0)/p.bin)/pacePerSweep {
 		p.sum()
-		p.num, p.den = p.num[:0], p.den[:0]
-		for range n + 1 {
-			p.num, p.den = append(p.num, 0), append(p.den, 0)
-		}
-		edge := func(x float32, num, den float64) {
-			i := min(int(x), n-1)
-			f := float64(x) - float64(i)
-			p.num[i] += num * (1 - f)
-			p.num[i+1] += num * f
-			p.den[i] += den * (1 - f)
-			p.den[i+1] += den * f
-		}
-		for i := range p.rows {
-			x := &p.rows[i]
+		p.num = zeros(p.num, n+1)
+		off, cum := p.num, p.cum
+		for i := range rows {
+			x := &rows[i]
 			w := 1 / (paceNear + float64(x.u))
-			e := (float64(x.n) - (p.before(x.to) - p.before(x.from))) / float64(x.u) * w
-			edge(x.from, e, w)
-			edge(x.to, -e, -w)
+			e := (float64(x.n) - (interpolate(cum, x.to) - interpolate(cum, x.from))) / float64(x.u) * w
+			edge(off, x.from, e)
+			edge(off, x.to, -e)
 		}
 		num, den := 0.0, 0.0
 		for i := range n {
@@ -326,12 +350,12 @@ const pacePerSweep = 8
 
 // sum makes cum the steps.
 func (p *pace) sum() {
-	p.cum = append(p.cum[:0], 0)
-	c := 0.0
-	for i := range p.u {
-		c += p.u[i] * p.rate[(p.lo+int64(i))%paceLen]
-		p.cum = append(p.cum, c)
+	cum, c := append(p.cum[:0], 0), 0.0
+	for i, u := range p.u {
+		c += u * p.rate[uint64(p.lo+int64(i))%paceLen] //nolint:gosec // not negative
+		cum = append(cum, c)
 	}
+	p.cum = cum
 }
 
 // step is the mean step of the window just solved: of the time in which requests decode, decoding, what
