@@ -54,7 +54,9 @@ type pace struct {
 	// Of the last window solved.
 	masked  bool
 	between float64
-	lo, hi  int64     // bins
+	lo, hi  int64   // bins
+	perBin  float64 // 1 / bin, and of a fine bin
+	perFine float64
 	u       []float64 // decoding time of each bin, s
 
 	from int64 // bin; of the last window weighed
@@ -132,7 +134,7 @@ func (p *pace) tokensAt(t int64) float64 {
 	if d <= 0 || len(p.cumTokens) == 0 {
 		return 0
 	}
-	k := int(d / fine)
+	k := int(quotient(d, fine, p.perFine))
 	if k >= len(p.cumTokens)-1 {
 		return p.cumTokens[len(p.cumTokens)-1]
 	}
@@ -156,11 +158,24 @@ func (p *pace) part(m *prefills, b, at int64) float64 {
 
 // at is a moment in bins from the start of the range.
 func (p *pace) at(m *prefills, ns int64) float32 {
-	b := ns / p.bin
-	if b >= p.hi {
+	i := quotient(ns-p.lo*p.bin, p.bin, p.perBin)
+	if i >= p.hi-p.lo {
 		return float32(p.hi - p.lo)
 	}
-	return float32(float64(b-p.lo) + min(max(p.part(m, b, ns)/p.u[b-p.lo], 0), 1))
+	return float32(float64(i) + min(max(p.part(m, p.lo+i, ns)/p.u[i], 0), 1))
+}
+
+// quotient is n / d for an n that is not negative and below 2^52, with inverse about 1 / d: dividing integers takes
+// much of the time that a request takes.
+func quotient(n, d int64, inverse float64) int64 {
+	q := int64(float64(n) * inverse)
+	switch r := n - q*d; {
+	case r < 0:
+		return q - 1
+	case r >= d:
+		return q + 1
+	}
+	return q
 }
 
 // has reports whether a request says how many steps there were.
@@ -247,21 +262,15 @@ func (p *pace) lay(t *Timeline, w0, w1 int64) bool {
 }
 
 // before is cum at a place between bins.
-func (p *pace) before(x float32) float64 { return interpolate(p.cum, x) }
-
-// interpolate is what at has at a place between its elements.
-func interpolate(at []float64, x float32) float64 {
-	i := min(int(x), len(at)-2)
-	a, b := at[i], at[i+1]
-	return a + (float64(x)-float64(i))*(b-a)
+func (p *pace) before(x float32) float64 {
+	i, f := split(x, len(p.cum)-1)
+	return p.cum[i] + f*(p.cum[i+1]-p.cum[i])
 }
 
-// edge gives the elements around a place their parts of v.
-func edge(to []float64, x float32, v float64) {
-	i := min(int(x), len(to)-2)
-	f := float64(x) - float64(i)
-	to[i] += v * (1 - f)
-	to[i+1] += v * f
+// split is the bin, of n, that a place is in, and where in it: both ends belong to a bin.
+func split(x float32, n int) (int, float64) {
+	i := min(int(x), n-1)
+	return i, float64(x) - float64(i)
 }
 
 // zeros is s with n elements, all zero.
@@ -275,6 +284,7 @@ func zeros(s []float64, n int) []float64 {
 func (p *pace) solve(t *Timeline, w0, w1 int64, masked bool, between float64) bool {
 	p.rows, p.short = p.rows[:0], p.short[:0]
 	p.bin, p.masked, p.between = binOf(t.win), masked, between
+	p.perBin, p.perFine = 1/float64(p.bin), 1/float64(p.bin/finePerBin)
 	fade := math.Exp2(-float64(w1-w0) / (5 * 60 * sec))
 	p.perToken.fade(fade)
 	p.learnt *= fade
@@ -309,13 +319,17 @@ func (p *pace) solve(t *Timeline, w0, w1 int64, masked bool, between float64) bo
 	p.first = max(p.first, p.next-paceLen)
 
 	// Where the requests are and what they weigh is the same in every sweep; what they are off by is not.
-	rows := p.rows
-	p.den = zeros(p.den, n+1)
+	rows, weight := p.rows, zeros(p.den, n+1)
+	p.den = weight
 	for i := range rows {
 		x := &rows[i]
+		a, inA := split(x.from, n)
+		b, inB := split(x.to, n)
 		w := 1 / (paceNear + float64(x.u))
-		edge(p.den, x.from, w)
-		edge(p.den, x.to, -w)
+		weight[a] += w * (1 - inA)
+		weight[a+1] += w * inA
+		weight[b] -= w * (1 - inB)
+		weight[b+1] -= w * inB
 	}
 	for range paceSweeps + int((w1-w0)/p.bin)/pacePerSweep {
 		p.sum()
@@ -323,10 +337,15 @@ func (p *pace) solve(t *Timeline, w0, w1 int64, masked bool, between float64) bo
 		off, cum := p.num, p.cum
 		for i := range rows {
 			x := &rows[i]
+			a, inA := split(x.from, n)
+			b, inB := split(x.to, n)
 			w := 1 / (paceNear + float64(x.u))
-			e := (float64(x.n) - (interpolate(cum, x.to) - interpolate(cum, x.from))) / float64(x.u) * w
-			edge(off, x.from, e)
-			edge(off, x.to, -e)
+			steps := cum[b] + inB*(cum[b+1]-cum[b]) - (cum[a] + inA*(cum[a+1]-cum[a]))
+			e := (float64(x.n) - steps) / float64(x.u) * w
+			off[a] += e * (1 - inA)
+			off[a+1] += e * inA
+			off[b] -= e * (1 - inB)
+			off[b+1] -= e * inB
 		}
 		num, den := 0.0, 0.0
 		for i := range n {

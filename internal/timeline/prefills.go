@@ -106,6 +106,30 @@ func (p *prefills) coverIn(t int64, lo, hi int) (int64, int) {
 	return p.coverAt(t, lo), lo
 }
 
+// coverNear is cover where that index is not far from k.
+func (p *prefills) coverNear(t int64, k int) (int64, int) {
+	lo, hi := min(k, len(p.entries)), len(p.entries)
+	if lo < hi && p.entries[lo].start <= t {
+		for step := 1; lo+step < hi; step *= 2 {
+			if p.entries[lo+step].start > t {
+				hi = lo + step
+				break
+			}
+			lo += step
+		}
+		return p.coverIn(t, lo+1, hi)
+	}
+	hi, lo = lo, 0
+	for step := 1; hi-step >= 0; step *= 2 {
+		if p.entries[hi-step].start <= t {
+			lo = hi - step + 1
+			break
+		}
+		hi -= step
+	}
+	return p.coverIn(t, lo, hi)
+}
+
 // coverFrom is cover where that index is not before k and not far from it.
 func (p *prefills) coverFrom(t int64, k int) (int64, int) {
 	for k < len(p.entries) && p.entries[k].start <= t {
