@@ -77,7 +77,7 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 		clocked                    int
 		rounded                    roundedCount
 	)
-	s.ran, s.firsts, s.decoding = s.ran[:0], s.firsts[:0], s.decoding[:0]
+	s.ran, s.firsts, s.decoding = s.ran[:0], s.firsts[:0], append(s.decoding[:0], span{w0, w0})
 	s.shares.begin(w1 - w0)
 	unseen, waitingKnown := t.unseen(w1, seen)
 	bin := binOf(t.win)
@@ -130,8 +130,13 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 					s.ends = append(s.ends, r.re)
 				}
 				if r.has(hasSteps) {
-					if a := max(r.first(), w0); a < b {
+					// Those that did when it began are one, the first.
+					switch a := r.first(); {
+					case a >= b:
+					case a > w0:
 						s.decoding = append(s.decoding, span{a, b})
+					default:
+						s.decoding[0].b = max(s.decoding[0].b, b)
 					}
 				}
 				if r.has(stepClock | hasFirst) {

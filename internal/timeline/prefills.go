@@ -95,13 +95,15 @@ func (p *prefills) cover(t int64) (int64, int) { return p.coverIn(t, 0, len(p.en
 
 // coverIn is cover where that index is known to be in [lo, hi].
 func (p *prefills) coverIn(t int64, lo, hi int) (int64, int) {
-	for lo < hi {
-		m := int(uint(lo+hi) >> 1)
-		if p.entries[m].start <= t {
-			lo = m + 1
-		} else {
-			hi = m
+	// Without a branch that depends on what is found, which no processor could foresee.
+	e := p.entries[:hi]
+	for n := hi - lo; n > 0; {
+		half := (n + 1) / 2
+		next := lo + half
+		if e[next-1].start <= t {
+			lo = next
 		}
+		n -= half
 	}
 	return p.coverAt(t, lo), lo
 }
