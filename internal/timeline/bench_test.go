@@ -18,7 +18,8 @@ import (
 
 func timestampOf(n int) pcommon.Timestamp { return pcommon.Timestamp(n) }
 
-const recordBytes = int(unsafe.Sizeof(record{}) + unsafe.Sizeof(prefillEntry{}))
+// recordBytes are those of a request and of its prefill window, packed.
+const recordBytes = int(unsafe.Sizeof(record{})) + 2*4
 
 // loaded is one engine's requests at a load, repeated in time by BenchmarkAdd.
 func loaded(tb testing.TB, name string, w workload, load float64) []llmrequest.Request {

@@ -28,6 +28,7 @@ type scratch struct {
 	moved   []record // that window's, as they came, and their order
 	order   []place
 	merge   []span // of the mask
+	entries []prefillEntry
 	votes   []vote // of the device
 	ended   []ended
 	bracket bracket

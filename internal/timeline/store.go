@@ -99,10 +99,13 @@ func (t *Timeline) borrow() {
 	s := scratches.Get().(*scratch)
 	t.scratch, t.bracket, t.pace.paceScratch = s, &s.bracket, &s.pace
 	t.mask.merge, t.device.votes, t.device.ended = s.merge, s.votes, s.ended
+	t.mask.unpack(s.entries)
 }
 
 func (t *Timeline) giveBack() {
 	s := t.scratch
+	t.mask.pack()
+	s.entries, t.mask.entries = t.mask.entries, nil
 	s.merge, s.votes, s.ended = t.mask.merge, t.device.votes, t.device.ended
 	t.scratch, t.bracket, t.pace.paceScratch = nil, nil, nil
 	t.mask.merge, t.device.votes, t.device.ended = nil, nil, nil
@@ -112,7 +115,7 @@ func (t *Timeline) giveBack() {
 // Memory is the bytes the Timeline holds, and the bytes that scale with the requests retained. What computing a window takes is
 // not among them: it is shared.
 func (t *Timeline) Memory() (total, requests int) {
-	requests = (len(t.all)+cap(t.far))*int(unsafe.Sizeof(record{})) + cap(t.mask.entries)*int(unsafe.Sizeof(prefillEntry{}))
+	requests = (len(t.all)+cap(t.far))*int(unsafe.Sizeof(record{})) + cap(t.mask.packed)*4
 	total = int(unsafe.Sizeof(*t)) + requests + cap(t.windows)*int(unsafe.Sizeof(Window{})) + t.pace.memory()
 	return total, requests
 }

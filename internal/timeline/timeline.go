@@ -105,7 +105,7 @@ func (t *Timeline) reset() {
 	t.watermark, t.lastEnd = math.MinInt64, math.MinInt64
 	t.minEnd, t.minArr = math.MaxInt64, math.MaxInt64
 	t.cut(0, 0)
-	t.mask.entries, t.mask.end = t.mask.entries[:0], 0
+	t.mask.packed, t.mask.start, t.mask.end = t.mask.packed[:0], 0, 0
 	t.pace.restart()
 	t.queue, t.full.streak = arrivals{}, 0
 	t.setGrace()
@@ -389,11 +389,11 @@ func (t *Timeline) closeOne(seen int64) {
 	t.compute(w, t.next, t.next+t.win, seen)
 	t.cut(len(t.main), len(t.pending)) // what no later window needs is gone
 	t.look()
-	t.giveBack()
 
 	t.next += t.win
 	t.closed = t.next
 	t.mask.drop(t.next - 3*t.grace - int64(time.Minute))
+	t.giveBack()
 	if t.shift > 0 && len(t.main)+len(t.pending) < t.cfg.MaxRequests/4 {
 		t.shift--
 	}
