@@ -165,7 +165,7 @@ func (p *pace) at(m *prefills, ns int64) float32 {
 	return float32(float64(i) + min(max(p.part(m, p.lo+i, ns)/p.u[i], 0), 1))
 }
 
-// quotient is n / d for an n that is not negative and below 2^52, with inverse about 1 / d: dividing integers takes
+// quotient is n / d for an n that is not negative and a result below 2^50, with inverse about 1 / d: dividing integers takes
 // much of the time that a request takes.
 func quotient(n, d int64, inverse float64) int64 {
 	q := int64(float64(n) * inverse)

@@ -192,10 +192,11 @@ func TestLengthsBucket(t *testing.T) {
 func TestQuotient(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 16))
 	for range 300_000 {
-		d := 1 + r.Int64N(1<<uint(1+r.IntN(40)))
-		n := r.Int64N(1 << 50)
-		if r.IntN(2) == 0 { // next to a multiple
-			n = max(n/d*d+int64(r.IntN(3))-1, 0)
+		bits := 1 + r.IntN(49)
+		q, d := r.Int64N(1<<bits), 1+r.Int64N(1<<(62-bits))
+		n := max(q*d+int64(r.IntN(3))-1, 0) // next to a multiple
+		if r.IntN(2) == 0 {
+			n = q*d + r.Int64N(d)
 		}
 		require.Equal(t, n/d, quotient(n, d, 1/float64(d)), "%d / %d", n, d)
 	}
@@ -204,27 +205,28 @@ func TestQuotient(t *testing.T) {
 // Timelines that take turns with memory, some of them at once, do not get into each other's windows.
 func TestSharedScratch(t *testing.T) {
 	names := []string{"default", "v1", "chunked"}
-	alone := make([][]Window, len(names))
+	reqs, alone := make([][]llmrequest.Request, len(names)), make([][]Window, len(names))
 	for i, name := range names {
-		alone[i], _ = run(Config{MaxNumSeqs: 128}, loaded(t, name, chat, 0.3))
-	}
-	lines := make([]*Timeline, len(names))
-	for i := range lines {
-		lines[i] = New(Config{MaxNumSeqs: 128})
+		reqs[i] = loaded(t, name, chat, 0.3)
+		alone[i], _ = run(Config{MaxNumSeqs: 128}, reqs[i])
 	}
 	var wg sync.WaitGroup
-	for i, name := range names {
-		reqs := loaded(t, name, chat, 0.3)
+	begin := make(chan struct{})
+	for k := range 4 * len(names) {
+		i := k % len(names)
 		wg.Go(func() {
+			<-begin
+			line := New(Config{MaxNumSeqs: 128})
 			var got []Window
-			for k := range reqs {
-				lines[i].Add(&reqs[k])
-				got = append(got, lines[i].Windows()...)
+			for k := range reqs[i] {
+				line.Add(&reqs[i][k])
+				got = append(got, line.Windows()...)
 			}
 			assert.Greater(t, len(got), 40)
 			assert.Equal(t, alone[i][:len(got)], got)
 		})
 	}
+	close(begin)
 	wg.Wait()
 }
 
