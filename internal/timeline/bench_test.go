@@ -136,6 +136,6 @@ func TestNoAllocationPerRequest(t *testing.T) {
 	assert.Less(t, perRequest, 0.02)
 	_, bytes := tl.Memory()
 	assert.LessOrEqual(t, recordBytes, 64)
-	// Slices grow by a quarter beyond the most they ever held, and double when small.
-	assert.LessOrEqual(t, bytes, 3*64*peak)
+	// Prefill windows are kept for longer than requests, and memory has room to grow.
+	assert.LessOrEqual(t, bytes, 3*64*peak/2)
 }
