@@ -6,6 +6,7 @@ package history
 // The history of an engine: requests and windows in, what a diagnosis looks at out.
 
 import (
+	"sync"
 	"time"
 
 	"github.com/otelcol-serving/otelcol-serving/internal/diagnosis"
@@ -47,6 +48,11 @@ type period struct {
 type day struct {
 	hour   int64 // Unix hours; 0: to be added up
 	before *diagnosis.Before
+
+	// The hours but the newest, added up: those rarely change, and the newest does every minute.
+	older       hour
+	first, last int64 // start of the first and of the last of older; last 0: to be added up
+	hours       int
 }
 
 // Point is one window and the verdict at its end.
@@ -80,6 +86,9 @@ func New(cfg Config) *History {
 	h.minutes = newSlots(time.Minute, minutes, func(start int64, m *minute) {
 		h.hours.at(start).addMinute(m)
 		h.day.hour = 0
+		if start < h.day.last+int64(time.Hour) {
+			h.day.last = 0
+		}
 	})
 	return h
 }
@@ -192,14 +201,43 @@ func (h *History) slope(end time.Time) (slope, half float64) {
 // than an hour.
 func (h *History) before(end time.Time) *diagnosis.Before {
 	if now := end.Unix() / 3600; now != h.day.hour {
-		h.day = day{hour: now, before: h.addUp(end)}
+		h.day.hour, h.day.before = now, h.addUp(end)
 	}
 	return h.day.before
 }
 
+// hourPool is for sums that are needed for a moment.
+var hourPool = sync.Pool{New: func() any { return new(hour) }}
+
 func (h *History) addUp(end time.Time) *diagnosis.Before {
-	var all hour
-	h.hours.each(end.Add(-24*time.Hour).UnixNano(), end.UnixNano(), func(_ int64, o *hour) { all.merge(o) })
+	var starts [maxHours]int64
+	var hours [maxHours]*hour
+	n := 0
+	h.hours.each(end.Add(-24*time.Hour).UnixNano(), end.UnixNano(), func(start int64, o *hour) {
+		starts[n], hours[n] = start, o
+		n++
+	})
+	if n == 0 {
+		return nil
+	}
+	d, newest := &h.day, n-1
+	if newest == 0 {
+		d.last = 0
+	}
+	if newest > 0 && (d.last != starts[newest-1] || d.first != starts[0] || d.hours != newest) {
+		d.older.reset()
+		for _, o := range hours[:newest] {
+			d.older.merge(o)
+		}
+		d.first, d.last, d.hours = starts[0], starts[newest-1], newest
+	}
+	all := hourPool.Get().(*hour)
+	defer hourPool.Put(all)
+	all.reset()
+	if newest > 0 {
+		all.merge(&d.older)
+	}
+	all.merge(hours[newest])
 	if all.covered < 3600 {
 		return nil
 	}

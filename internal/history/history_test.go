@@ -338,3 +338,48 @@ func BenchmarkPeriod(b *testing.B) {
 		h.Period(&in)
 	}
 }
+
+// The day before is added up in two parts, one of which is kept: that makes no difference to the last bit.
+func TestDayBeforeInParts(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 7))
+	h := New(Config{Period: 2 * time.Minute})
+	now, known := noon, 0
+	for range 4000 {
+		switch r.IntN(150) {
+		case 0:
+			now = now.Add(time.Duration(r.IntN(10)) * time.Hour)
+		case 1:
+			now = now.Add(-time.Duration(r.IntN(8)) * time.Hour) // the clock was set back
+		}
+		for range r.IntN(20) {
+			q := *request(now.Add(time.Duration(r.IntN(60)) * time.Second))
+			q.Input, q.Output = float32(1000*r.ExpFloat64()), float32(300*r.ExpFloat64())
+			if r.IntN(50) == 0 {
+				q.End -= int64(r.IntN(30)) * int64(time.Hour)
+			}
+			h.AddRequest(&q)
+		}
+		w := window(now, time.Minute)
+		w.Set(timeline.StepLawA, r.Float64())
+		h.AddWindow(w)
+		now = now.Add(time.Minute)
+		var in diagnosis.Input
+		h.Period(&in)
+
+		var all hour
+		h.hours.each(now.Add(-24*time.Hour).UnixNano(), now.UnixNano(), func(_ int64, o *hour) { all.merge(o) })
+		h.day.hour = 0 // hours that drop out of it in between do so at the turn of the hour
+		h.Period(&in)
+		if all.covered < 3600 {
+			require.Nil(t, in.Before)
+			continue
+		}
+		known++
+		require.Equal(t, &diagnosis.Before{
+			Hours: all.covered / 3600, Rate: float64(all.requests) / all.covered,
+			Input: all.input.quantiles(), Output: all.output.quantiles(),
+			StepLawA: all.lawA.mean(), StepLawB: all.lawB.mean(),
+		}, in.Before)
+	}
+	require.Greater(t, known, 1000)
+}

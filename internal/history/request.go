@@ -243,6 +243,12 @@ type hour struct {
 	input, output spread
 }
 
+func (o *hour) reset() {
+	o.input.reset()
+	o.output.reset()
+	*o = hour{input: o.input, output: o.output}
+}
+
 func (o *hour) addMinute(m *minute) {
 	o.merge(&hour{requests: m.count, covered: m.covered, lawA: m.lawA, lawB: m.lawB, input: m.input, output: m.output})
 }

@@ -18,7 +18,8 @@ import (
 
 func timestampOf(n int) pcommon.Timestamp { return pcommon.Timestamp(n) }
 
-const recordBytes = int(unsafe.Sizeof(record{}) + unsafe.Sizeof(prefillEntry{}))
+// recordBytes are those of a request and of its prefill window, packed.
+const recordBytes = int(unsafe.Sizeof(record{})) + 2*4
 
 // loaded is one engine's requests at a load, repeated in time by BenchmarkAdd.
 func loaded(tb testing.TB, name string, w workload, load float64) []llmrequest.Request {
@@ -135,6 +136,6 @@ func TestNoAllocationPerRequest(t *testing.T) {
 	assert.Less(t, perRequest, 0.02)
 	_, bytes := tl.Memory()
 	assert.LessOrEqual(t, recordBytes, 64)
-	// Slices grow by a quarter beyond the most they ever held, and double when small.
-	assert.LessOrEqual(t, bytes, 3*64*peak)
+	// Prefill windows are kept for longer than requests, and memory has room to grow.
+	assert.LessOrEqual(t, bytes, 3*64*peak/2)
 }

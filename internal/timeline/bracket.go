@@ -15,6 +15,7 @@ package timeline
 
 import (
 	"math"
+	"math/bits"
 	"slices"
 	"unsafe"
 )
@@ -78,8 +79,7 @@ func (k *bracket) solve(w0, w1 int64, occupied []span, ended int) (lo, hi float6
 		for i := range k.c {
 			k.scores = append(k.scores, k.c[i].score)
 		}
-		slices.Sort(k.scores)
-		worst := k.scores[limit-1]
+		worst := smallest(k.scores, limit-1)
 		n := 0
 		for i := range k.c {
 			if k.c[i].score <= worst && n < limit {
@@ -131,6 +131,38 @@ func (k *bracket) solve(w0, w1 int64, occupied []span, ended int) (lo, hi float6
 	up, ok1 := k.path(i0, i1)
 	down, ok2 := k.path(i1, i0)
 	return max(0, -down), up, ok1 && ok2
+}
+
+// smallest is what would be at index n if s were sorted. It moves the elements of s.
+func smallest(s []float64, n int) float64 {
+	for rounds := 2 * bits.Len(uint(len(s))); len(s) > 16 && rounds > 0; rounds-- {
+		a, b, c := s[0], s[len(s)/2], s[len(s)-1]
+		pivot := max(min(a, b), min(max(a, b), c))
+		i, j := 0, len(s)-1
+		for i <= j {
+			for s[i] < pivot {
+				i++
+			}
+			for s[j] > pivot {
+				j--
+			}
+			if i <= j {
+				s[i], s[j] = s[j], s[i]
+				i++
+				j--
+			}
+		}
+		switch {
+		case n <= j:
+			s = s[:j+1]
+		case n >= i:
+			s, n = s[i:], n-i
+		default:
+			return pivot
+		}
+	}
+	slices.Sort(s)
+	return s[n]
 }
 
 // path is the shortest distance from a point to another. Stopped early it is too long, which

@@ -10,7 +10,6 @@ import (
 	"math"
 	"slices"
 	"time"
-	"unsafe"
 )
 
 // scratch is memory that compute uses again and again.
@@ -22,14 +21,24 @@ type scratch struct {
 	starts, ends []int64
 	qStarts      []int64
 	qEnds        []int64
-	ran          []int32
+	ran          []ran
 	firsts       []int64
 	shares       shares
+
+	moved   []record // that window's, as they came, and their order
+	order   []place
+	merge   []span // of the mask
+	entries []prefillEntry
+	votes   []vote // of the device
+	ended   []ended
+	bracket bracket
+	pace    paceScratch
 }
 
-func (s *scratch) memory() int {
-	return (cap(s.spans)+cap(s.occupied)+cap(s.decoding)+cap(s.waiting))*int(unsafe.Sizeof(span{})) +
-		(cap(s.starts)+cap(s.ends)+cap(s.qStarts)+cap(s.qEnds)+cap(s.firsts))*8 + cap(s.ran)*4
+// ran is a request that ran in the window.
+type ran struct {
+	i        int32
+	locality float64
 }
 
 // tokenRate is n tokens spread evenly over [a, b), as far as that is in [w0, w1).
@@ -53,7 +62,7 @@ const minCompleteness = 0.8
 // compute fills w for [w0, w1) and lets go of the records that no later window needs. Ends have
 // been seen up to seen.
 func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
-	s := &t.scratch
+	s := t.scratch
 	s.occupied, s.waiting = s.occupied[:0], s.waiting[:0]
 	s.starts, s.ends, s.qStarts, s.qEnds = s.starts[:0], s.ends[:0], s.qStarts[:0], s.qEnds[:0]
 	dev := &t.device
@@ -66,12 +75,14 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 		requests                   float64
 		inTokens, outTokens        float64
 		hasIns, hasOuts, queueless bool
-		clocked, ran               int
+		clocked                    int
 		rounded                    roundedCount
 	)
-	s.ran, s.firsts, s.decoding = s.ran[:0], s.firsts[:0], s.decoding[:0]
+	s.ran, s.firsts, s.decoding = s.ran[:0], s.firsts[:0], append(s.decoding[:0], span{w0, w0})
 	s.shares.begin(w1 - w0)
 	unseen, waitingKnown := t.unseen(w1, seen)
+	bin := binOf(t.win)
+	paced := (w0/bin - paceBack) * bin
 	n := 0
 	for i := range t.main {
 		r := &t.main[i]
@@ -119,10 +130,14 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 				if r.re < w1 {
 					s.ends = append(s.ends, r.re)
 				}
-				ran++
 				if r.has(hasSteps) {
-					if a := max(r.first(), w0); a < b {
+					// Those that did when it began are one, the first.
+					switch a := r.first(); {
+					case a >= b:
+					case a > w0:
 						s.decoding = append(s.decoding, span{a, b})
+					default:
+						s.decoding[0].b = max(s.decoding[0].b, b)
 					}
 				}
 				if r.has(stepClock | hasFirst) {
@@ -132,8 +147,9 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 					}
 				}
 				l := float64(r.re-r.rs) / sec
-				s.shares.add(a-w0, b-w0, l*locality(l))
-				s.ran = append(s.ran, int32(n)) //nolint:gosec // below MaxRequests
+				local := locality(l)
+				s.shares.add(a-w0, b-w0, l*local)
+				s.ran = append(s.ran, ran{int32(n), local}) //nolint:gosec // below MaxRequests
 			}
 			if r.re >= w0 && r.re < w1 {
 				requests += weight
@@ -142,7 +158,7 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 			if r.has(hasOut) && r.out > 0 {
 				hasOuts = true
 				switch {
-				case t.pace.has(r) && r.first()/binOf(t.win) >= w0/binOf(t.win)-paceBack:
+				case t.pace.has(r) && r.first() >= paced:
 					// Tokens are made when steps are: below.
 				case r.has(hasFirst):
 					f := r.first()
@@ -169,10 +185,9 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 	s.shares.end(&bins)
 	t.batches.add(w0, w1, &bins)
 	t.pace.weigh(&t.batches, w1)
-	for _, i := range s.ran {
-		r := &t.main[i]
-		l := float64(r.re-r.rs) / sec
-		blocked := dev.add(r, i, locality(l)*s.shares.of(max(r.rs, w0)-w0, min(r.re, w1)-w0), r.re < w1)
+	for _, x := range s.ran {
+		r := &t.main[x.i]
+		blocked := dev.add(r, x.i, x.locality*s.shares.of(max(r.rs, w0)-w0, min(r.re, w1)-w0), r.re < w1)
 		if r.has(hasForward) {
 			t.bracket.add(r, w0, w1, blocked)
 		}
@@ -220,11 +235,11 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 		if p == 1 {
 			w.Set(QueuePressure, float64(sum(s.waiting[waited:]))/length)
 		}
-		if 2*clocked > ran {
+		if 2*clocked > len(s.ran) {
 			t.find.unattended(s.waiting[waited:], s.occupied, w0, w1, len(s.qEnds))
 		}
 	}
-	if hasIns || ran == 0 {
+	if hasIns || len(s.ran) == 0 {
 		w.Set(InputThroughput, inTokens/length*sec*scale)
 	}
 
@@ -233,7 +248,7 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 	est := dev.estimate(occupied, w0, w1, running/max(float64(occupied), 1), float64(len(s.starts)))
 	t.find.rounded(rounded, w1-w0)
 	t.find.steps(s.ends, w1-w0, est.wall)
-	if 2*clocked > ran {
+	if 2*clocked > len(s.ran) {
 		slices.Sort(s.firsts)
 		t.find.clock(s.starts, w1-w0, dev.minStep())
 		t.find.clock(s.firsts, w1-w0, dev.minStep())
@@ -284,7 +299,7 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 			t.pace.learn(&t.main[x.i], x.batch)
 		}
 	}
-	if hasOuts || ran == 0 {
+	if hasOuts || len(s.ran) == 0 {
 		w.Set(OutputThroughput, outTokens/length*sec*scale)
 		t.pace.prefill += est.prefillWall
 		t.pace.made += w.Value(OutputThroughput) * length / sec

@@ -38,6 +38,7 @@ type device struct {
 	pace    *pace
 	ended   []ended
 	votes   []vote
+	near    int // in the mask, of the last request's first token
 
 	// Sums of the window over the requests that overlap it, weighted.
 	sw, swAll       float64 // of those with forward time; of all
@@ -89,7 +90,7 @@ type estimate struct {
 
 func (d *device) begin(m *prefills, h *history, p *pace) {
 	d.mask, d.batches, d.pace = m, h, p
-	d.votes, d.ended = d.votes[:0], d.ended[:0]
+	d.votes, d.ended, d.near = d.votes[:0], d.ended[:0], 0
 	d.sw, d.swAll = 0, 0
 	d.masked, d.mixed = ratioSums{}, ratioSums{}
 	d.steps, d.decode, d.fSteps, d.fDecode, d.others = 0, 0, 0, 0, 0
@@ -122,8 +123,15 @@ func (d *device) add(r *record, i int32, w float64, over bool) float64 {
 	}
 	d.forwardSeen = true
 	d.sw += w
-	covered1, k1 := d.mask.cover(r.first())
-	covered2, k2 := d.mask.cover(r.re)
+	// The requests come by their start.
+	first := r.first()
+	covered1, k1 := d.mask.coverNear(first, d.near)
+	d.near = k1
+	least := k1
+	if r.re < first { // by what a float32 cannot tell
+		least = 0
+	}
+	covered2, k2 := d.mask.coverIn(r.re, least, len(d.mask.entries))
 	q := max(dec-float64(covered2-covered1)/sec, 0)
 	f, p := float64(r.forward), float64(r.prefill)
 	if r.has(hasScheduler) && l > 0 {

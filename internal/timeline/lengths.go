@@ -19,10 +19,35 @@ type lengths struct {
 	total, n   float64
 }
 
+// octaveEdges are the edges of the buckets of an octave. There is one in each eighth of it, the last one at its end.
+var octaveEdges = func() (edges [lengthsPerOctave]float64) {
+	for i := range edges {
+		edges[i] = math.Exp2(float64(i+1) / lengthsPerOctave)
+	}
+	return edges
+}()
+
+// lengthsBucket is the bucket of l. A logarithm is needed next to an edge only.
 func lengthsBucket(l float64) int {
 	if l <= 0 {
 		return 0
 	}
+	const exponent, eighth = 52, 49 // first bits of a float64's exponent, and of the eighth of an octave
+	bits := math.Float64bits(l)
+	m := math.Float64frombits(bits&(1<<exponent-1) | 1023<<exponent) // l over a power of two, in [1, 2)
+	i := int(bits>>eighth) % lengthsPerOctave
+	edge := octaveEdges[i]
+	if d := math.Abs(m - edge); d < 1e-9 || m-1 < 1e-9 {
+		return lengthsBucketNear(l)
+	}
+	b := (int(bits>>exponent)-1023-lengthsMinExp)*lengthsPerOctave + i + 1
+	if m > edge {
+		b++
+	}
+	return min(max(b, 0), lengthsBuckets-1)
+}
+
+func lengthsBucketNear(l float64) int {
 	return min(max(int(math.Ceil((math.Log2(l)-lengthsMinExp)*lengthsPerOctave)), 0), lengthsBuckets-1)
 }
 

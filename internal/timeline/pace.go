@@ -17,7 +17,7 @@ package timeline
 
 import (
 	"math"
-	"unsafe"
+	"slices"
 )
 
 const (
@@ -52,21 +52,27 @@ type pace struct {
 	made      float64    // output tokens meanwhile
 
 	// Of the last window solved.
-	masked    bool
-	between   float64
-	lo, hi    int64 // bins
-	u         []float64
-	cover     []int64 // at the start of each bin, as prefills.cover
-	covered   []int
-	cumTokens []float64 // at the start of each fine bin
-	cum       []float64 // steps at the start of each bin
-	num, den  []float64
-	rows      []paceRow
-	short     []int32 // requests that made all their tokens at about the same moment
+	masked  bool
+	between float64
+	lo, hi  int64   // bins
+	perBin  float64 // 1 / bin, and of a fine bin
+	perFine float64
+	u       []float64 // decoding time of each bin, s
 
-	// Of the last window weighed.
-	from       int64 // bin
-	sumS, sumB []float64
+	from int64 // bin; of the last window weighed
+	*paceScratch
+}
+
+// paceScratch is of the window that is being computed.
+type paceScratch struct {
+	cover      []int64 // at the start of each bin, as prefills.cover
+	covered    []int
+	cumTokens  []float64 // at the start of each fine bin
+	cum        []float64 // steps at the start of each bin
+	num, den   []float64
+	rows       []paceRow
+	short      []int32   // requests that made all their tokens at about the same moment
+	sumS, sumB []float64 // of weigh
 }
 
 // paceRow is one request: where its first and its last token are, in bins from lo, its decode steps, its decoding
@@ -76,16 +82,13 @@ type paceRow struct {
 	i              int32
 }
 
-func (p *pace) memory() int {
-	return cap(p.rows)*int(unsafe.Sizeof(paceRow{})) + (cap(p.tokens)+cap(p.short))*4 +
-		(cap(p.u)+cap(p.cover)+cap(p.covered)+cap(p.cumTokens)+cap(p.cum)+cap(p.num)+cap(p.den)+cap(p.sumS)+cap(p.sumB))*8
-}
+func (p *pace) memory() int { return cap(p.tokens)*4 + cap(p.u)*8 }
 
 // restart forgets what belongs to moments, for the engine's clock was set back.
 func (p *pace) restart() {
 	p.first, p.next, p.fineNext = 0, 0, 0
 	clear(p.tokens)
-	p.u, p.sumS, p.sumB = p.u[:0], p.sumS[:0], p.sumB[:0]
+	p.u = p.u[:0]
 }
 
 // binOf is the length of a bin for windows of win.
@@ -131,7 +134,7 @@ func (p *pace) tokensAt(t int64) float64 {
 	if d <= 0 || len(p.cumTokens) == 0 {
 		return 0
 	}
-	k := int(d / fine)
+	k := int(quotient(d, fine, p.perFine))
 	if k >= len(p.cumTokens)-1 {
 		return p.cumTokens[len(p.cumTokens)-1]
 	}
@@ -155,11 +158,24 @@ func (p *pace) part(m *prefills, b, at int64) float64 {
 
 // at is a moment in bins from the start of the range.
 func (p *pace) at(m *prefills, ns int64) float32 {
-	b := ns / p.bin
-	if b >= p.hi {
+	i := quotient(ns-p.lo*p.bin, p.bin, p.perBin)
+	if i >= p.hi-p.lo {
 		return float32(p.hi - p.lo)
 	}
-	return float32(float64(b-p.lo) + min(max(p.part(m, b, ns)/p.u[b-p.lo], 0), 1))
+	return float32(float64(i) + min(max(p.part(m, p.lo+i, ns)/p.u[i], 0), 1))
+}
+
+// quotient is n / d for an n that is not negative and a result below 2^50, with inverse about 1 / d: dividing integers takes
+// much of the time that a request takes.
+func quotient(n, d int64, inverse float64) int64 {
+	q := int64(float64(n) * inverse)
+	switch r := n - q*d; {
+	case r < 0:
+		return q - 1
+	case r >= d:
+		return q + 1
+	}
+	return q
 }
 
 // has reports whether a request says how many steps there were.
@@ -170,7 +186,8 @@ func (p *pace) lay(t *Timeline, w0, w1 int64) bool {
 	oldest := w0/p.bin - paceBack
 	p.lo, p.hi = w0/p.bin, (w1+p.bin-1)/p.bin
 	ahead := w1 + paceAhead
-	p.rows, p.short = p.rows[:0], p.short[:0]
+	rows, short := p.rows[:0], p.short[:0]
+	first, last := p.lo*p.bin, p.hi*p.bin-1
 	for i := range t.main {
 		r := &t.main[i]
 		if r.rs >= ahead {
@@ -179,77 +196,95 @@ func (p *pace) lay(t *Timeline, w0, w1 int64) bool {
 		if !p.has(r) {
 			continue
 		}
-		b := r.first() / p.bin
-		if b < oldest {
+		f := r.first()
+		if f < oldest*p.bin {
 			continue
 		}
-		p.lo = min(p.lo, b)
-		p.hi = max(p.hi, r.re/p.bin+1)
-		p.rows = append(p.rows, paceRow{i: int32(i)}) //nolint:gosec // below MaxRequests
+		first, last = min(first, f), max(last, r.re)
+		rows = append(rows, paceRow{i: int32(i)}) //nolint:gosec // below MaxRequests
 	}
-	p.hi = min(p.hi, p.lo+paceLen)
+	p.lo = first / p.bin
+	p.hi = min(last/p.bin+1, p.lo+paceLen)
 	n := int(p.hi - p.lo)
 
 	p.cumTokens = p.cumTokens[:0]
+	least := 0.02 * float64(p.bin) / sec
+	u, cum := slices.Grow(p.u[:0], n), append(slices.Grow(p.cum[:0], n+1), 0)
 	switch {
 	case p.masked:
 		p.cover, p.covered = p.cover[:0], p.covered[:0]
 		c, k := t.mask.cover(p.lo * p.bin)
-		p.cover, p.covered = append(p.cover, c), append(p.covered, k)
+		cover, covered := append(slices.Grow(p.cover[:0], n+1), c), append(slices.Grow(p.covered[:0], n+1), k)
 		for b := p.lo + 1; b <= p.hi; b++ {
 			c, k = t.mask.coverFrom(b*p.bin, k)
-			p.cover, p.covered = append(p.cover, c), append(p.covered, k)
+			cover, covered = append(cover, c), append(covered, k)
 		}
+		p.cover, p.covered = cover, covered
 	case p.tokens != nil:
 		c := 0.0
-		p.cumTokens = append(p.cumTokens, c)
+		cumTokens := append(slices.Grow(p.cumTokens, n*finePerBin+1), c)
 		for k := p.lo * finePerBin; k < p.hi*finePerBin; k++ {
 			if k < p.fineNext && k > p.fineNext-fineLen {
-				c += float64(p.tokens[k%fineLen])
+				c += float64(p.tokens[uint64(k)%fineLen]) //nolint:gosec // not negative
 			}
-			p.cumTokens = append(p.cumTokens, c)
+			cumTokens = append(cumTokens, c)
 		}
+		p.cumTokens = cumTokens
 	}
-	least := 0.02 * float64(p.bin) / sec
-	p.u, p.cum = p.u[:0], append(p.cum[:0], 0)
 	c := 0.0
 	for b := p.lo; b < p.hi; b++ {
-		var u float64
+		var d float64
 		if i := b - p.lo; p.masked {
-			u = float64(p.bin-(p.cover[i+1]-p.cover[i]))/sec - p.between*float64(p.covered[i+1]-p.covered[i])
+			d = float64(p.bin-(p.cover[i+1]-p.cover[i]))/sec - p.between*float64(p.covered[i+1]-p.covered[i])
 		} else {
-			u = p.part(&t.mask, b, (b+1)*p.bin)
+			d = p.part(&t.mask, b, (b+1)*p.bin)
 		}
-		u = max(u, least)
-		c += u
-		p.u, p.cum = append(p.u, u), append(p.cum, c)
+		d = max(d, least)
+		c += d
+		u, cum = append(u, d), append(cum, c)
 	}
+	p.u, p.cum = u, cum
 	k := 0
-	for _, x := range p.rows {
+	for j := range rows {
+		x := rows[j]
 		r := &t.main[x.i]
 		x.from, x.to, x.n = p.at(&t.mask, r.first()), p.at(&t.mask, r.re), float32(r.out-1)
 		if x.to-x.from < 1e-3 {
-			p.short = append(p.short, x.i)
+			short = append(short, x.i)
 			continue
 		}
 		x.u = float32(p.before(x.to) - p.before(x.from))
-		p.rows[k] = x
+		rows[k] = x
 		k++
 	}
-	p.rows = p.rows[:k]
+	p.rows, p.short = rows[:k], short
 	return k > 0 && n > 0
 }
 
 // before is cum at a place between bins.
 func (p *pace) before(x float32) float64 {
-	i := min(int(x), len(p.cum)-2)
-	return p.cum[i] + (float64(x)-float64(i))*(p.cum[i+1]-p.cum[i])
+	i, f := split(x, len(p.cum)-1)
+	return p.cum[i] + f*(p.cum[i+1]-p.cum[i])
+}
+
+// split is the bin, of n, that a place is in, and where in it: both ends belong to a bin.
+func split(x float32, n int) (int, float64) {
+	i := min(int(x), n-1)
+	return i, float64(x) - float64(i)
+}
+
+// zeros is s with n elements, all zero.
+func zeros(s []float64, n int) []float64 {
+	s = slices.Grow(s[:0], n)[:n]
+	clear(s)
+	return s
 }
 
 // solve brings the pace up to date with the requests known, for a window.
 func (p *pace) solve(t *Timeline, w0, w1 int64, masked bool, between float64) bool {
 	p.rows, p.short = p.rows[:0], p.short[:0]
 	p.bin, p.masked, p.between = binOf(t.win), masked, between
+	p.perBin, p.perFine = 1/float64(p.bin), 1/float64(p.bin/finePerBin)
 	fade := math.Exp2(-float64(w1-w0) / (5 * 60 * sec))
 	p.perToken.fade(fade)
 	p.learnt *= fade
@@ -283,26 +318,34 @@ func (p *pace) solve(t *Timeline, w0, w1 int64, masked bool, between float64) bo
 	}
 	p.first = max(p.first, p.next-paceLen)
 
+	// Where the requests are and what they weigh is the same in every sweep; what they are off by is not.
+	rows, weight := p.rows, zeros(p.den, n+1)
+	p.den = weight
+	for i := range rows {
+		x := &rows[i]
+		a, inA := split(x.from, n)
+		b, inB := split(x.to, n)
+		w := 1 / (paceNear + float64(x.u))
+		weight[a] += w * (1 - inA)
+		weight[a+1] += w * inA
+		weight[b] -= w * (1 - inB)
+		weight[b+1] -= w * inB
+	}
 	for range paceSweeps + int((w1-w0)/p.bin)/pacePerSweep {
 		p.sum()
-		p.num, p.den = p.num[:0], p.den[:0]
-		for range n + 1 {
-			p.num, p.den = append(p.num, 0), append(p.den, 0)
-		}
-		edge := func(x float32, num, den float64) {
-			i := min(int(x), n-1)
-			f := float64(x) - float64(i)
-			p.num[i] += num * (1 - f)
-			p.num[i+1] += num * f
-			p.den[i] += den * (1 - f)
-			p.den[i+1] += den * f
-		}
-		for i := range p.rows {
-			x := &p.rows[i]
+		p.num = zeros(p.num, n+1)
+		off, cum := p.num, p.cum
+		for i := range rows {
+			x := &rows[i]
+			a, inA := split(x.from, n)
+			b, inB := split(x.to, n)
 			w := 1 / (paceNear + float64(x.u))
-			e := (float64(x.n) - (p.before(x.to) - p.before(x.from))) / float64(x.u) * w
-			edge(x.from, e, w)
-			edge(x.to, -e, -w)
+			steps := cum[b] + inB*(cum[b+1]-cum[b]) - (cum[a] + inA*(cum[a+1]-cum[a]))
+			e := (float64(x.n) - steps) / float64(x.u) * w
+			off[a] += e * (1 - inA)
+			off[a+1] += e * inA
+			off[b] -= e * (1 - inB)
+			off[b+1] -= e * inB
 		}
 		num, den := 0.0, 0.0
 		for i := range n {
@@ -326,12 +369,12 @@ const pacePerSweep = 8
 
 // sum makes cum the steps.
 func (p *pace) sum() {
-	p.cum = append(p.cum[:0], 0)
-	c := 0.0
-	for i := range p.u {
-		c += p.u[i] * p.rate[(p.lo+int64(i))%paceLen]
-		p.cum = append(p.cum, c)
+	cum, c := append(p.cum[:0], 0), 0.0
+	for i, u := range p.u {
+		c += u * p.rate[uint64(p.lo+int64(i))%paceLen] //nolint:gosec // not negative
+		cum = append(cum, c)
 	}
+	p.cum = cum
 }
 
 // step is the mean step of the window just solved: of the time in which requests decode, decoding, what

@@ -6,6 +6,7 @@ package timeline
 // Prefill windows as a mask: when some request's prompt ran.
 
 import (
+	"math"
 	"slices"
 	"sort"
 )
@@ -18,12 +19,88 @@ type prefills struct {
 
 	merge []span // scratch
 
+	// Between windows the entries are packed, in half of the memory.
+	packed     []uint32
+	packedWide int
+	start      int64 // cum of the first
+	same       int   // entries, from the first on, that are as packed
+
 	distinct, partial float64 // windows added, and those that overlap another only in part
 }
 
 type prefillEntry struct{ start, cum int64 }
 
 type span struct{ a, b int64 }
+
+// wide stands in packed before a number of two words; a number below is one word.
+const wide = math.MaxUint32
+
+// pack packs the entries: of each the time from the end of the one before, in ns, and the length.
+func (p *prefills) pack() {
+	// The first is far from the start of time. Where no other is far from the one before, who is where is known, and
+	// only what changed has to be packed.
+	const first = 4
+	from, words := 0, 2*len(p.entries)+first-2
+	if p.same > 0 && p.packedWide == 1 && p.packed[0] == wide {
+		from = p.same
+	}
+	if cap(p.packed) < words || cap(p.packed) > 4*grown(words) {
+		p.packed = append(slices.Grow([]uint32(nil), grown(words)), p.packed[:min(len(p.packed), words)]...)
+	}
+	out, last := p.packed[:0], int64(0)
+	if from > 0 {
+		out, last = p.packed[:2*from+first-2], p.entries[from-1].start+p.length(from-1)
+	} else {
+		p.packedWide = 0
+	}
+	for k := from; k < len(p.entries); k++ {
+		e := &p.entries[k]
+		gap, length := uint64(e.start-last), uint64(p.length(k)) //nolint:gosec // back in unpack
+		last = e.start + int64(length)                           //nolint:gosec // as it was
+		if gap < wide && length < wide && len(out)+2 <= cap(out) {
+			out = append(out, uint32(gap), uint32(length))
+			continue
+		}
+		if len(out)+6 > cap(out) {
+			out = append(slices.Grow([]uint32(nil), grown(len(out)+2*(len(p.entries)-k)+4)), out...)
+		}
+		for _, v := range [2]uint64{gap, length} {
+			if v < wide {
+				out = append(out, uint32(v))
+			} else {
+				out = append(out, wide, uint32(v>>32), uint32(v)) //nolint:gosec // in two parts
+				p.packedWide++
+			}
+		}
+	}
+	p.packed, p.start = out, p.end
+	if len(p.entries) > 0 {
+		p.start = p.entries[0].cum
+	}
+}
+
+// unpack is the opposite of pack. The entries are in memory that is given.
+func (p *prefills) unpack(entries []prefillEntry) {
+	in := p.packed
+	entries = slices.Grow(entries[:0], len(in)/2+1)[:len(in)/2+1]
+	at, cum, i, n := int64(0), p.start, 0, 0
+	next := func() int64 {
+		v := uint64(in[i])
+		if i++; v == wide {
+			v = uint64(in[i])<<32 | uint64(in[i+1])
+			i += 2
+		}
+		return int64(v) //nolint:gosec // as it was
+	}
+	for ; i < len(in); n++ {
+		at += next()
+		entries[n] = prefillEntry{at, cum}
+		length := next()
+		at += length
+		cum += length
+	}
+	p.entries, p.same = entries[:n], n
+}
 
 // sameStep is by how much stamps of the same step may differ.
 const sameStep = 20_000 // ns
@@ -62,6 +139,7 @@ func (p *prefills) add(windows []span) {
 		cum = p.end
 	}
 	p.entries = p.entries[:from]
+	p.same = min(p.same, from)
 	var prev span
 	if from > 0 {
 		prev = span{p.entries[from-1].start, p.entries[from-1].start + cum - p.entries[from-1].cum}
@@ -92,15 +170,41 @@ func (p *prefills) cover(t int64) (int64, int) { return p.coverIn(t, 0, len(p.en
 
 // coverIn is cover where that index is known to be in [lo, hi].
 func (p *prefills) coverIn(t int64, lo, hi int) (int64, int) {
-	for lo < hi {
-		m := int(uint(lo+hi) >> 1)
-		if p.entries[m].start <= t {
-			lo = m + 1
-		} else {
-			hi = m
+	// Without a branch that depends on what is found, which no processor could foresee.
+	e := p.entries[:hi]
+	for n := hi - lo; n > 0; {
+		half := (n + 1) / 2
+		next := lo + half
+		if e[next-1].start <= t {
+			lo = next
 		}
+		n -= half
 	}
 	return p.coverAt(t, lo), lo
+}
+
+// coverNear is cover where that index is not far from k.
+func (p *prefills) coverNear(t int64, k int) (int64, int) {
+	lo, hi := min(k, len(p.entries)), len(p.entries)
+	if lo < hi && p.entries[lo].start <= t {
+		for step := 1; lo+step < hi; step *= 2 {
+			if p.entries[lo+step].start > t {
+				hi = lo + step
+				break
+			}
+			lo += step
+		}
+		return p.coverIn(t, lo+1, hi)
+	}
+	hi, lo = lo, 0
+	for step := 1; hi-step >= 0; step *= 2 {
+		if p.entries[hi-step].start <= t {
+			lo = hi - step + 1
+			break
+		}
+		hi -= step
+	}
+	return p.coverIn(t, lo, hi)
 }
 
 // coverFrom is cover where that index is not before k and not far from it.
@@ -130,6 +234,6 @@ func (p *prefills) drop(t int64) {
 	}
 	// A few at a time: the move costs as much as what stays.
 	if k > 64 && k > len(p.entries)/8 {
-		p.entries = slices.Delete(p.entries, 0, k)
+		p.entries, p.same = slices.Delete(p.entries, 0, k), 0
 	}
 }

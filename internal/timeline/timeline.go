@@ -10,7 +10,6 @@ import (
 	"math"
 	"slices"
 	"time"
-	"unsafe"
 
 	"github.com/otelcol-serving/otelcol-serving/internal/llmrequest"
 )
@@ -29,11 +28,9 @@ type Timeline struct {
 	watermark int64 // newest end of a request seen, outliers apart
 	lastEnd   int64 // newest end of a request in a closed window's horizon
 
-	pending []record // beyond the horizon, in order of arrival
-	moved   []record // scratch
-	main    []record // up to the horizon, by rs
-	minEnd  int64    // of pending while not started
-	minArr  int64
+	buffer
+	minEnd int64 // of pending while not started
+	minArr int64
 
 	far     []record // quarantine, by re
 	normals int      // requests since far was last empty
@@ -61,8 +58,10 @@ type Timeline struct {
 	pace    pace
 	full    full
 	find    detector
-	bracket bracket
-	scratch scratch
+
+	// Of the window that is being computed.
+	bracket *bracket
+	scratch *scratch
 }
 
 // Stats counts what a Timeline did with its input since New.
@@ -105,8 +104,8 @@ func (t *Timeline) reset() {
 	t.started, t.next, t.closed, t.horizon = false, 0, 0, 0
 	t.watermark, t.lastEnd = math.MinInt64, math.MinInt64
 	t.minEnd, t.minArr = math.MaxInt64, math.MaxInt64
-	t.pending, t.main = t.pending[:0], t.main[:0]
-	t.mask.entries, t.mask.end = t.mask.entries[:0], 0
+	t.cut(0, 0)
+	t.mask.packed, t.mask.start, t.mask.end = t.mask.packed[:0], 0, 0
 	t.pace.restart()
 	t.queue, t.full.streak = arrivals{}, 0
 	t.setGrace()
@@ -229,7 +228,7 @@ func (t *Timeline) insert(r record) Outcome {
 		t.thin()
 		r.shift = t.shift
 	}
-	t.pending = append(t.pending, r)
+	t.buffer.add(r)
 	return out
 }
 
@@ -243,7 +242,7 @@ func (t *Timeline) countLate(r *record) {
 
 // thin lets every second request go; the others stand for two.
 func (t *Timeline) thin() {
-	half := func(s []record) []record {
+	half := func(s []record) int {
 		n := 0
 		for i := range s {
 			if i&1 == 0 {
@@ -253,9 +252,9 @@ func (t *Timeline) thin() {
 			}
 		}
 		t.stats.Thinned += int64(len(s) - n)
-		return s[:n]
+		return n
 	}
-	t.pending, t.main = half(t.pending), half(t.main)
+	t.cut(half(t.main), half(t.pending))
 	t.shift = min(t.shift+1, 24)
 }
 
@@ -374,6 +373,7 @@ func (t *Timeline) setGrace() {
 // closeOne closes the next window; seen is the time up to which ends have been seen.
 func (t *Timeline) closeOne(seen int64) {
 	t.started = true
+	t.borrow()
 	t.move()
 	if len(t.windows) >= t.cfg.MaxWindows {
 		// A quarter at once: requests from all over time close a window each, and moving all of the others
@@ -387,10 +387,13 @@ func (t *Timeline) closeOne(seen int64) {
 	w.Start, w.End = time.Unix(0, t.next).UTC(), time.Unix(0, t.next+t.win).UTC()
 	w.Late, t.late = t.late, 0
 	t.compute(w, t.next, t.next+t.win, seen)
+	t.cut(len(t.main), len(t.pending)) // what no later window needs is gone
+	t.look()
 
 	t.next += t.win
 	t.closed = t.next
 	t.mask.drop(t.next - 3*t.grace - int64(time.Minute))
+	t.giveBack()
 	if t.shift > 0 && len(t.main)+len(t.pending) < t.cfg.MaxRequests/4 {
 		t.shift--
 	}
@@ -399,39 +402,31 @@ func (t *Timeline) closeOne(seen int64) {
 
 // move takes what ended up to the horizon from pending into main and the mask.
 func (t *Timeline) move() {
-	t.moved = t.moved[:0]
-	n := 0
-	for i := range t.pending {
-		if t.pending[i].re <= t.horizon {
-			t.moved = append(t.moved, t.pending[i])
-		} else {
-			t.pending[n] = t.pending[i]
-			n++
-		}
-	}
-	t.pending = t.pending[:n]
-	if len(t.moved) == 0 {
+	s := t.scratch
+	s.moved, s.order = s.moved[:0], s.order[:0]
+	i := len(t.main) - 1
+	t.split(func(r *record) bool { return r.re <= t.horizon }, func(r *record) {
+		s.order = append(s.order, place{r.rs, int32(len(s.moved))}) //nolint:gosec // below MaxRequests
+		s.moved = append(s.moved, *r)
+	})
+	if len(s.moved) == 0 {
 		return
 	}
 	// By more than rs, for the order must not depend on that of arrival.
-	slices.SortFunc(t.moved, func(a, b record) int {
+	slices.SortFunc(s.order, func(a, b place) int {
 		if c := cmp.Compare(a.rs, b.rs); c != 0 {
 			return c
 		}
-		if c := cmp.Compare(a.re, b.re); c != 0 {
-			return c
-		}
-		return cmp.Or(cmp.Compare(a.prefill, b.prefill), cmp.Compare(a.forward, b.forward),
-			cmp.Compare(a.out, b.out), cmp.Compare(a.in, b.in), cmp.Compare(a.queue, b.queue))
+		return compareRecords(&s.moved[a.i], &s.moved[b.i])
 	})
-	windows := t.scratch.spans[:0]
+	windows := s.spans[:0]
 	fade := math.Exp2(-float64(t.win) / float64(10*time.Minute))
 	t.lengths.decay(fade)
 	t.totals.decay(fade)
 	t.mask.distinct *= fade
 	t.mask.partial *= fade
-	for i := range t.moved {
-		r := &t.moved[i]
+	for _, at := range s.order {
+		r := &s.moved[at.i]
 		t.countLate(r)
 		t.lastEnd = max(t.lastEnd, r.re)
 		t.lengths.add(float64(r.re-r.rs)/sec, r.weight())
@@ -445,20 +440,31 @@ func (t *Timeline) move() {
 		}
 	}
 	t.mask.add(windows)
-	t.scratch.spans = windows[:0]
+	s.spans = windows[:0]
 
 	// Merge from the back: what started before the first moved one stays where it is.
-	i, j := len(t.main)-1, len(t.moved)-1
-	t.main = append(t.main, t.moved...)
+	j := len(s.order) - 1
 	for k := len(t.main) - 1; j >= 0; k-- {
-		if i >= 0 && t.main[i].rs > t.moved[j].rs {
+		if i >= 0 && t.main[i].rs > s.order[j].rs {
 			t.main[k] = t.main[i]
 			i--
 		} else {
-			t.main[k] = t.moved[j]
+			t.main[k] = s.moved[s.order[j].i]
 			j--
 		}
 	}
+}
+
+// place is where a request is and when it was scheduled.
+type place struct {
+	rs int64
+	i  int32
+}
+
+func compareRecords(a, b *record) int {
+	return cmp.Or(cmp.Compare(a.re, b.re), cmp.Compare(a.prefill, b.prefill), cmp.Compare(a.forward, b.forward),
+		cmp.Compare(a.out, b.out), cmp.Compare(a.in, b.in), cmp.Compare(a.queue, b.queue), cmp.Compare(a.execute, b.execute),
+		cmp.Compare(a.scheduler, b.scheduler), cmp.Compare(a.flags, b.flags), cmp.Compare(a.shift, b.shift))
 }
 
 // Drain hands out the windows closed since the last call, oldest first. w is valid during f only.
@@ -487,15 +493,6 @@ func (t *Timeline) SetSampling(p float64) {
 	if p > 0 && p <= 1 {
 		t.cfg.SamplingProbability = p
 	}
-}
-
-// Memory is the bytes the Timeline holds, and the bytes that scale with the requests retained.
-func (t *Timeline) Memory() (total, requests int) {
-	requests = (cap(t.pending)+cap(t.main)+cap(t.moved)+cap(t.far))*int(unsafe.Sizeof(record{})) +
-		cap(t.mask.entries)*int(unsafe.Sizeof(prefillEntry{}))
-	total = int(unsafe.Sizeof(*t)) + requests + cap(t.windows)*int(unsafe.Sizeof(Window{})) +
-		t.scratch.memory() + t.bracket.memory() + t.pace.memory() + cap(t.mask.merge)*int(unsafe.Sizeof(span{}))
-	return total, requests
 }
 
 // Retained is the number of requests held.
