@@ -191,9 +191,8 @@ type batch struct {
 	elapsed  time.Duration
 	n        int
 	requests [batchSize]parsed
-	ids      [batchSize]dedupeID // of the requests
-	fresh    []uint8             // requests that are to be recorded
-	keys     []byte              // of their series
+	fresh    []uint8 // requests that are to be recorded
+	keys     []byte  // of their series
 	engine   engineKey
 	counts   counts
 }
@@ -231,7 +230,7 @@ func (a *Aggregator) flush(b *batch, resource pcommon.Map, annotate bool) {
 	if a.closed {
 		b.counts.dropped += int64(b.n)
 	} else {
-		a.dedupe.seen(b.requests[:b.n], &b.ids, b.elapsed)
+		a.dedupe.seen(b.requests[:b.n], b.elapsed)
 	}
 	for i := range b.requests[:b.n] {
 		p := &b.requests[i]

@@ -23,9 +23,8 @@ func ids(n uint64) (trace pcommon.TraceID, span pcommon.SpanID) {
 // seenOne looks a single span up.
 func (d *dedupe) seenOne(trace pcommon.TraceID, span pcommon.SpanID, now time.Duration) bool {
 	var requests [1]parsed
-	var memory [batchSize]dedupeID
 	requests[0].request.TraceID, requests[0].request.SpanID = trace, span
-	d.seen(requests[:], &memory, now)
+	d.seen(requests[:], now)
 	return requests[0].resent
 }
 
@@ -70,15 +69,15 @@ func TestDedupeForgetsAfterTwoWindows(t *testing.T) {
 
 func TestDedupeIsBounded(t *testing.T) {
 	const limit = 6400
-	const perShard = limit / dedupeShards / 2
+	const perPart = limit / dedupeParts / 2
 	d := newDedupe(time.Hour, limit)
 	for n := range uint64(50 * limit) {
 		trace, span := ids(n)
 		require.False(t, d.seenOne(trace, span, time.Second))
 	}
 	entries := 0
-	for i := range d.shards {
-		entries += len(d.shards[i].spans.keys[0]) + len(d.shards[i].spans.keys[1])
+	for i := range d.parts {
+		entries += d.parts[i].hashes.used[0] + d.parts[i].hashes.used[1]
 	}
 	assert.LessOrEqual(t, entries, limit)
 	assert.Greater(t, entries, limit/3)
@@ -87,21 +86,21 @@ func TestDedupeIsBounded(t *testing.T) {
 	assert.True(t, d.seenOne(trace, span, time.Second), "the newest are still known")
 
 	d.seenOne(trace, span, 3*time.Hour) // what little use follows gives the memory back
-	for i := range d.shards {
-		for k := range uint64(perShard) {
+	for i := range d.parts {
+		for k := range uint64(perPart) {
 			trace, span := ids(1<<40 + uint64(i)*100000 + k)
 			d.seenOne(trace, span, 6*time.Hour)
 		}
 	}
 	for _, at := range []time.Duration{9, 12, 15} {
-		for n := range uint64(400) {
+		for n := range uint64(200) {
 			trace, span := ids(1<<50 + n)
 			d.seenOne(trace, span, at*time.Hour)
 		}
 	}
 	slots := 0
-	for i := range d.shards {
-		slots += 2 * len(d.shards[i].spans.table)
+	for i := range d.parts {
+		slots += 2 * hashesPerLine * len(d.parts[i].hashes.lines)
 	}
 	assert.Less(t, slots, limit)
 }
