@@ -40,6 +40,8 @@ type attribute struct {
 	request bool
 	// mark is evidence for the dialect, 0 for none.
 	mark marks
+	// marks are all that a span with this attribute has: mark and what follows from canonical and request.
+	marks marks
 }
 
 type role uint8
@@ -56,13 +58,19 @@ const (
 	roleErrorType
 )
 
-// marks are evidence that dialects leave while attributes are read: a bit each, got from newMark.
-type marks uint32
+// marks are what is known of a span from which attributes it has: evidence that dialects leave, a bit each, got from newMark;
+// above them, a bit per field whose canonical attribute it carries; and markRequest.
+type marks uint64
+
+const (
+	canonicalShift       = 32
+	markRequest    marks = 1 << 63
+)
 
 var marksTaken int
 
 func newMark() marks {
-	if marksTaken == 32 {
+	if marksTaken == canonicalShift {
 		panic("llmrequest: the registered dialects use more than 32 marks")
 	}
 	marksTaken++
@@ -74,6 +82,13 @@ var dialects []*dialect
 func register(d *dialect) {
 	dialects = append(dialects, d)
 	for _, a := range d.attributes {
+		a.marks = a.mark
+		if a.canonical {
+			a.marks |= 1 << (canonicalShift + a.field)
+		}
+		if a.request {
+			a.marks |= markRequest
+		}
 		table.add(a)
 	}
 }
@@ -143,17 +158,22 @@ type attributeOrder [24]uint8
 
 // find is the meaning of the i-th attribute of a span.
 func (o *attributeOrder) find(i int, key string) *attribute {
-	if i >= len(o) || key == "" {
-		return table.find(key)
+	if i < len(o) {
+		if a := &table.slots[o[i]]; a.key == key && key != "" {
+			return a
+		}
 	}
-	if a := &table.slots[o[i]]; a.key == key {
-		return a
-	}
+	return o.search(i, key)
+}
+
+func (o *attributeOrder) search(i int, key string) *attribute {
 	slot, ok := table.slot(key)
 	if !ok {
 		return nil
 	}
-	o[i] = slot
+	if i < len(o) {
+		o[i] = slot
+	}
 	return &table.slots[slot]
 }
 

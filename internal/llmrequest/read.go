@@ -21,7 +21,6 @@ func Read(span ptrace.Span, src *Source, r *Request) bool {
 	r.reset()
 
 	var (
-		isRequest     bool
 		seen          marks
 		responseModel string
 		requestModel  string
@@ -34,24 +33,23 @@ func Read(span ptrace.Span, src *Source, r *Request) bool {
 		if a == nil {
 			continue
 		}
-		isRequest = isRequest || a.request
-		seen |= a.mark
-		if a.canonical {
-			r.canonical |= 1 << a.field
-		}
+		seen |= a.marks
 		switch a.role {
 		case roleSeconds:
-			if value.Type() == pcommon.ValueTypeDouble && got&(1<<a.field) == 0 {
-				// As nearly all are: nothing to refuse yet.
-				if v := value.Double(); v > 0 && v <= maxDuration {
-					got |= 1 << a.field
-					r.Set(a.field, v)
-					continue
-				}
+			// Nearly all are such that there is nothing to refuse yet. What is no double is 0 here.
+			if v := value.Double(); v > 0 && v <= maxDuration && got&(1<<a.field) == 0 {
+				got |= 1 << a.field
+				r.Set(a.field, v)
+				continue
 			}
-			r.readFigure(a, value, &got)
+			got = r.readFigure(a, value, got)
 		case roleCount:
-			r.readFigure(a, value, &got)
+			if n := value.Int(); n > 0 && n <= maxCount && got&(1<<a.field) == 0 {
+				got |= 1 << a.field
+				r.Set(a.field, float64(n))
+				continue
+			}
+			got = r.readFigure(a, value, got)
 		case roleSequences:
 			if value.Type() == pcommon.ValueTypeInt && value.Int() > 0 {
 				r.Sequences = value.Int()
@@ -69,9 +67,10 @@ func Read(span ptrace.Span, src *Source, r *Request) bool {
 		case roleNone:
 		}
 	}
-	if !isRequest {
+	if seen&markRequest == 0 {
 		return false
 	}
+	r.canonical = uint32(seen >> canonicalShift)
 
 	r.TraceID, r.SpanID = span.TraceID(), span.SpanID()
 	r.Start, r.End = span.StartTimestamp(), span.EndTimestamp()
@@ -135,7 +134,7 @@ var canonicalKeys = func() (keys [NumFields]string) {
 }()
 
 func (r *Request) reset() {
-	r.present, r.canonical, r.nRejections = 0, 0, 0
+	r.present, r.nRejections = 0, 0
 	r.operation, r.provider, r.Failed = false, false, false
 	r.Model, r.Operation, r.ErrorType = "", "", ""
 	r.Kind, r.Generation, r.Sequences = KindUnknown, GenerationUnknown, 1
@@ -146,20 +145,21 @@ func (r *Request) reset() {
 
 // readFigure takes the first attribute of each field. Later ones, be it the same key twice or two
 // dialects' keys for one figure, are refused only if they contradict it.
-func (r *Request) readFigure(a *attribute, value pcommon.Value, got *uint32) {
+// got has the fields that had an attribute before, good or bad, and is returned with this one.
+func (r *Request) readFigure(a *attribute, value pcommon.Value, got uint32) uint32 {
 	v, reason := number(value, a.role == roleCount)
-	if *got&(1<<a.field) != 0 {
+	if got&(1<<a.field) != 0 {
 		if reason != 0 || !r.Has(a.field) || r.values[a.field] != v {
 			r.reject(a.field, ReasonDuplicateAttribute)
 		}
-		return
+		return got
 	}
-	*got |= 1 << a.field
 	if reason != 0 {
 		r.reject(a.field, reason)
-		return
+	} else {
+		r.Set(a.field, v)
 	}
-	r.Set(a.field, v)
+	return got | 1<<a.field
 }
 
 // number reads a figure as it came. An integer is a good double and a whole double a good

@@ -263,12 +263,21 @@ func (a *Aggregator) recordFresh(b *batch, resource pcommon.Map) {
 	if !b.engine.made {
 		a.identifier.engineKey(&b.engine, resource, &b.counts.cut)
 	}
+	var last *parsed // whose key was made
 	for _, i := range b.fresh {
 		p := &b.requests[i]
 		b.counts.add(&p.request)
+		if last != nil && a.identifier.sameSeries(&last.request, &p.request) {
+			p.keyStart, p.keyEnd = last.keyStart, last.keyEnd
+			continue
+		}
+		before := b.counts.cut
 		p.keyStart = len(b.keys)
 		b.keys = a.identifier.seriesKey(b.keys, &p.request, b.engine.service, p.attributes, resource, &b.counts.cut)
 		p.keyEnd = len(b.keys)
+		if last = p; b.counts.cut != before {
+			last = nil // what is cut is counted for each request
+		}
 	}
 	for !a.engine(&b.engine, b.elapsed).record(a, b) {
 		// It expired between look-up and lock; look it up anew.
