@@ -38,9 +38,7 @@ type attribute struct {
 	canonical bool
 	// request: a span that carries this attribute is a request.
 	request bool
-	// mark is evidence for the dialect, 0 for none.
-	mark marks
-	// marks are all that a span with this attribute has: mark and what follows from canonical and request.
+	// marks are evidence for the dialect, 0 for none. In the table, canonical and request are in them, too.
 	marks marks
 }
 
@@ -82,7 +80,6 @@ var dialects []*dialect
 func register(d *dialect) {
 	dialects = append(dialects, d)
 	for _, a := range d.attributes {
-		a.marks = a.mark
 		if a.canonical {
 			a.marks |= 1 << (canonicalShift + a.field)
 		}
@@ -154,28 +151,23 @@ func (t *attributeTable) slot(key string) (uint8, bool) {
 // attributeOrder is which slot of the table each attribute of the last span was found in. An engine
 // writes the attributes of all its spans in the same order, so that the guess is right but for those
 // that are in no slot.
-type attributeOrder [24]uint8
+type attributeOrder [32]uint8
 
-// find is the meaning of the i-th attribute of a span.
-func (o *attributeOrder) find(i int, key string) *attribute {
-	if i < len(o) {
-		if a := &table.slots[o[i]]; a.key == key && key != "" {
-			return a
-		}
-	}
-	return o.search(i, key)
-}
+// guess is what the i-th attribute of a span means if its key is that of the guess.
+func (o *attributeOrder) guess(i uint) *attribute { return &table.slots[o[i%uint(len(o))]] }
 
-func (o *attributeOrder) search(i int, key string) *attribute {
+// find is what the i-th attribute of a span means, to be guessed from then on.
+func (o *attributeOrder) find(i uint, key string) *attribute {
 	slot, ok := table.slot(key)
 	if !ok {
-		return nil
+		return &unknown
 	}
-	if i < len(o) {
-		o[i] = slot
-	}
+	o[i%uint(len(o))] = slot
 	return &table.slots[slot]
 }
+
+// unknown is the meaning of all attributes that no dialect has.
+var unknown attribute
 
 // Source is what resource and scope say about every request span below them. Make it once per
 // scope, not per span. Its strings alias the resource. Read learns from one span to the next, so that a

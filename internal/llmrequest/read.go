@@ -21,20 +21,20 @@ func Read(span ptrace.Span, src *Source, r *Request) bool {
 	r.reset()
 
 	var (
-		seen          marks
-		responseModel string
-		requestModel  string
-		got           uint32 // fields that had an attribute, good or bad
+		seen  marks
+		names names
+		got   uint32 // fields that had an attribute, good or bad
+		i     uint
 	)
-	i := -1
 	for key, value := range span.Attributes().All() {
-		i++
-		a := src.order.find(i, key)
-		if a == nil {
-			continue
+		a := src.order.guess(i)
+		if a.key != key {
+			a = src.order.find(i, key)
 		}
+		i++
 		seen |= a.marks
 		switch a.role {
+		case roleNone:
 		case roleSeconds:
 			// Nearly all are such that there is nothing to refuse yet. What is no double is 0 here.
 			if v := value.Double(); v > 0 && v <= maxDuration && got&(1<<a.field) == 0 {
@@ -50,21 +50,8 @@ func Read(span ptrace.Span, src *Source, r *Request) bool {
 				continue
 			}
 			got = r.readFigure(a, value, got)
-		case roleSequences:
-			if value.Type() == pcommon.ValueTypeInt && value.Int() > 0 {
-				r.Sequences = value.Int()
-			}
-		case roleResponseModel:
-			responseModel = str(value)
-		case roleRequestModel:
-			requestModel = str(value)
-		case roleOperation:
-			r.Operation, r.operation = str(value), true
-		case roleProvider:
-			r.provider = true
-		case roleErrorType:
-			r.ErrorType = str(value)
-		case roleNone:
+		default:
+			r.readName(a.role, value, &names)
 		}
 	}
 	if seen&markRequest == 0 {
@@ -75,10 +62,10 @@ func Read(span ptrace.Span, src *Source, r *Request) bool {
 	r.TraceID, r.SpanID = span.TraceID(), span.SpanID()
 	r.Start, r.End = span.StartTimestamp(), span.EndTimestamp()
 	switch {
-	case responseModel != "":
-		r.Model = responseModel
-	case requestModel != "":
-		r.Model = requestModel
+	case names.responseModel != "":
+		r.Model = names.responseModel
+	case names.requestModel != "":
+		r.Model = names.requestModel
 	default:
 		r.Model = src.Model
 	}
@@ -140,6 +127,29 @@ func (r *Request) reset() {
 	r.Kind, r.Generation, r.Sequences = KindUnknown, GenerationUnknown, 1
 	if r.hasFurther {
 		r.further, r.hasFurther = [NumReasons]uint32{}, false
+	}
+}
+
+// names are the two that a request may have for its model.
+type names struct{ responseModel, requestModel string }
+
+// readName takes what is no figure.
+func (r *Request) readName(role role, value pcommon.Value, n *names) {
+	switch role {
+	case roleSequences:
+		if value.Type() == pcommon.ValueTypeInt && value.Int() > 0 {
+			r.Sequences = value.Int()
+		}
+	case roleResponseModel:
+		n.responseModel = str(value)
+	case roleRequestModel:
+		n.requestModel = str(value)
+	case roleOperation:
+		r.Operation, r.operation = str(value), true
+	case roleProvider:
+		r.provider = true
+	case roleErrorType:
+		r.ErrorType = str(value)
 	}
 }
 
