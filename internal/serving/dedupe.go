@@ -156,21 +156,31 @@ func (s *hashSet) home(hash uint64) uint64 {
 	return line
 }
 
-// find is the place of a hash in a generation, or where it would be. There must be lines, with room.
+// find reports whether a generation has a hash and, if not, where it would be. There must be lines, with room. It hardly ever
+// jumps where the processor would not expect it.
 func (s *hashSet) find(hash uint64, generation uint8) (place *uint64, found bool) {
 	for i := s.home(hash); ; i++ {
 		if i >= uint64(len(s.lines)) {
 			i = 0
 		}
 		line := &s.lines[i][generation&1]
-		for j := range line {
-			if line[j] == hash {
-				return &line[j], true
-			}
-			if line[j] == 0 {
-				return &line[j], false
-			}
+		if line[0] == hash || line[1] == hash || line[2] == hash || line[3] == hash {
+			return nil, true
 		}
+		if line[3] != 0 {
+			continue
+		}
+		used := 0
+		if line[0] != 0 {
+			used = 1
+		}
+		if line[1] != 0 {
+			used = 2
+		}
+		if line[2] != 0 {
+			used = 3
+		}
+		return &line[used], false
 	}
 }
 
