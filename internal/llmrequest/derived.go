@@ -5,6 +5,8 @@ package llmrequest
 
 // What follows from one request alone: its shares, and its time split into stages and components.
 
+import "math/bits"
+
 // Running is the time from first schedule to last token, in s: e2e - queue.
 func (r *Figures) Running() (float64, bool) {
 	if !r.hasAll(1<<E2E | 1<<Queue) {
@@ -60,6 +62,9 @@ type Shares struct {
 func (s *Shares) Get(share Share) (float64, bool) {
 	return s.values[share], s.present&(1<<share) != 0
 }
+
+// Len is how many shares the request has.
+func (s *Shares) Len() int { return bits.OnesCount8(s.present) }
 
 // maxShare is more than any request can have: the most pipeline stages or steps that are counted at once.
 // A share is larger, up to infinity, where the time it is a part of is next to nothing and the

@@ -330,6 +330,7 @@ func (a *Aggregator) addEngine(shard *engineShard, key *engineKey, elapsed time.
 }
 
 func putShares(attributes pcommon.Map, shares *llmrequest.Shares) {
+	attributes.EnsureCapacity(attributes.Len() + shares.Len()) // they move once, to no more memory than they need
 	for share := range llmrequest.NumShares {
 		if v, ok := shares.Get(share); ok {
 			attributes.PutDouble(ShareAttribute(share), v)

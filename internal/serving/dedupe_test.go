@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/otelcol-serving/otelcol-serving/internal/llmrequest"
 )
 
 func ids(n uint64) (trace pcommon.TraceID, span pcommon.SpanID) {
@@ -103,4 +105,48 @@ func TestDedupeIsBounded(t *testing.T) {
 		slots += 2 * hashesPerLine * len(d.parts[i].hashes.lines)
 	}
 	assert.Less(t, slots, limit)
+}
+
+// All hashes belong to the last line of the table, so that they go on from its beginning, and their line is full in both
+// generations.
+func TestHashSetGoesRound(t *testing.T) {
+	s := hashSet{max: 100}
+	hash := func(i int) uint64 { return (1<<dedupePartShift - 1) - uint64(i) }
+	for i := range 40 {
+		if i == 20 {
+			s.rotate()
+		}
+		require.True(t, s.add(hash(i)), i)
+		for j := range i + 1 {
+			require.False(t, s.add(hash(j)), "%d after %d", j, i)
+		}
+	}
+	assert.Equal(t, [2]int{20, 20}, s.used)
+	s.rotate()
+	assert.True(t, s.add(hash(0)), "forgotten")
+	for i := 20; i < 40; i++ {
+		assert.False(t, s.add(hash(i)), "of the generation before: %d", i)
+	}
+}
+
+// Neither ID alone makes a span the same, and no hash is 0, which stands for none.
+func TestSpanHash(t *testing.T) {
+	var r llmrequest.Request
+	assert.Zero(t, spanHash(&r))
+	r.TraceID[15] = 1
+	assert.Zero(t, spanHash(&r), "no span ID")
+	seen := map[uint64]bool{}
+	for bit := range 24 * 8 {
+		r.TraceID, r.SpanID = pcommon.TraceID{1: 1}, pcommon.SpanID{1: 1}
+		if at := bit / 8; at < 16 {
+			r.TraceID[at] ^= 1 << (bit % 8)
+		} else {
+			r.SpanID[at-16] ^= 1 << (bit % 8)
+		}
+		if h := spanHash(&r); h != 0 {
+			assert.False(t, seen[h], "bit %d counts", bit)
+			seen[h] = true
+		}
+	}
+	assert.Len(t, seen, 24*8-2, "all but the two without an ID")
 }

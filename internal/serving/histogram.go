@@ -205,21 +205,19 @@ func (h *histogram) putExemplars(to pmetric.ExemplarSlice) {
 // that can be meant. A search is a few mispredicted branches per value, a table is none.
 type bucketIndex struct {
 	bounds []float64
-	upper  []float64 // bounds, and infinity
-	first  uint64    // key of cells[0]
-	cells  []uint8   // lowest bucket that a value of this cell can be in
+	first  uint64  // key of cells[0]
+	cells  []uint8 // lowest bucket that a value of this cell can be in
 }
 
 const cellShift = 52 - 4 // 4 bits of mantissa
 
 func newBucketIndex(bounds []float64) *bucketIndex {
-	b := &bucketIndex{bounds: slices.Clone(bounds), upper: append(slices.Clone(bounds), math.Inf(1))}
+	b := &bucketIndex{bounds: slices.Clone(bounds)}
 	positive := bounds
 	if positive[0] <= 0 {
 		positive = positive[1:]
 	}
 	if len(positive) == 0 {
-		b.cells = []uint8{0}
 		return b
 	}
 	b.first = math.Float64bits(positive[0]) >> cellShift
@@ -232,17 +230,16 @@ func newBucketIndex(bounds []float64) *bucketIndex {
 	return b
 }
 
-// find is the index of the first bound that is not below v, or the number of bounds. v is finite.
+// find is the index of the first bound that is not below v, or the number of bounds.
 func (b *bucketIndex) find(v float64) int {
 	i := 0
-	// Without the sign: zero may have one.
-	if key := math.Float64bits(v) &^ (1 << 63) >> cellShift; key >= b.first {
-		i = int(b.cells[min(key-b.first, uint64(len(b.cells)-1))])
+	if n := uint64(len(b.cells)); n > 0 {
+		// Without the sign: zero may have one.
+		if key := math.Float64bits(v) &^ (1 << 63) >> cellShift; key >= b.first {
+			i = int(b.cells[min(key-b.first, n-1)])
+		}
 	}
-	if v > b.upper[i] { // nobody can foretell this one, and it is no jump
-		i++
-	}
-	for v > b.upper[i] {
+	for i < len(b.bounds) && v > b.bounds[i] {
 		i++
 	}
 	return i
