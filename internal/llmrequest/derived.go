@@ -5,9 +5,11 @@ package llmrequest
 
 // What follows from one request alone: its shares, and its time split into stages and components.
 
+import "math/bits"
+
 // Running is the time from first schedule to last token, in s: e2e - queue.
-func (r *Request) Running() (float64, bool) {
-	if !r.HasAll(E2E, Queue) {
+func (r *Figures) Running() (float64, bool) {
+	if !r.hasAll(1<<E2E | 1<<Queue) {
 		return 0, false
 	}
 	running := r.values[E2E] - r.values[Queue]
@@ -17,8 +19,8 @@ func (r *Request) Running() (float64, bool) {
 // TimePerOutputToken is the mean time between tokens after the first, in s:
 // (e2e - time to first token) / (output tokens - 1), from 2 output tokens up. Absent when the
 // tokens are those of several sequences.
-func (r *Request) TimePerOutputToken() (float64, bool) {
-	if r.Sequences != 1 || !r.HasAll(E2E, TimeToFirstToken, OutputTokens) || r.values[OutputTokens] < 2 {
+func (r *Figures) TimePerOutputToken() (float64, bool) {
+	if r.Sequences != 1 || !r.hasAll(1<<E2E|1<<TimeToFirstToken|1<<OutputTokens) || r.values[OutputTokens] < 2 {
 		return 0, false
 	}
 	decode := r.values[E2E] - r.values[TimeToFirstToken]
@@ -60,6 +62,9 @@ type Shares struct {
 func (s *Shares) Get(share Share) (float64, bool) {
 	return s.values[share], s.present&(1<<share) != 0
 }
+
+// Len is how many shares the request has.
+func (s *Shares) Len() int { return bits.OnesCount8(s.present) }
 
 // maxShare is more than any request can have: the most pipeline stages or steps that are counted at once.
 // A share is larger, up to infinity, where the time it is a part of is next to nothing and the
@@ -126,7 +131,7 @@ func (r *Request) Derive(d *Derived) {
 		if v, ok := r.Get(Execute); ok {
 			r.share(d, ExecuteShare, v/running)
 		}
-		if r.HasAll(Forward, Execute) {
+		if r.hasAll(1<<Forward | 1<<Execute) {
 			host := r.remainder(r.values[Execute], r.values[Forward])
 			r.share(d, ExecuteHostShare, host/running)
 			if r.Has(Scheduler) {
@@ -142,12 +147,12 @@ func (r *Request) Derive(d *Derived) {
 }
 
 func (r *Request) deriveStages(d *Derived) {
-	if !r.HasAll(E2E, Queue) {
+	if !r.hasAll(1<<E2E | 1<<Queue) {
 		return
 	}
 	e2e, queue := r.values[E2E], r.values[Queue]
 	switch {
-	case r.HasAll(Prefill, Decode):
+	case r.hasAll(1<<Prefill | 1<<Decode):
 		prefill, decode := r.values[Prefill], r.values[Decode]
 		d.Stages = Stages{
 			Queue: queue, Prefill: prefill, Decode: decode,

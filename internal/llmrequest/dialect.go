@@ -38,8 +38,8 @@ type attribute struct {
 	canonical bool
 	// request: a span that carries this attribute is a request.
 	request bool
-	// mark is evidence for the dialect, 0 for none.
-	mark marks
+	// marks are evidence for the dialect, 0 for none. In the table, canonical and request are in them, too.
+	marks marks
 }
 
 type role uint8
@@ -56,13 +56,19 @@ const (
 	roleErrorType
 )
 
-// marks are evidence that dialects leave while attributes are read: a bit each, got from newMark.
-type marks uint32
+// marks are what is known of a span from which attributes it has: evidence that dialects leave, a bit each, got from newMark;
+// above them, a bit per field whose canonical attribute it carries; and markRequest.
+type marks uint64
+
+const (
+	canonicalShift       = 32
+	markRequest    marks = 1 << 63
+)
 
 var marksTaken int
 
 func newMark() marks {
-	if marksTaken == 32 {
+	if marksTaken == canonicalShift {
 		panic("llmrequest: the registered dialects use more than 32 marks")
 	}
 	marksTaken++
@@ -74,6 +80,12 @@ var dialects []*dialect
 func register(d *dialect) {
 	dialects = append(dialects, d)
 	for _, a := range d.attributes {
+		if a.canonical {
+			a.marks |= 1 << (canonicalShift + a.field)
+		}
+		if a.request {
+			a.marks |= markRequest
+		}
 		table.add(a)
 	}
 }
@@ -139,23 +151,23 @@ func (t *attributeTable) slot(key string) (uint8, bool) {
 // attributeOrder is which slot of the table each attribute of the last span was found in. An engine
 // writes the attributes of all its spans in the same order, so that the guess is right but for those
 // that are in no slot.
-type attributeOrder [24]uint8
+type attributeOrder [32]uint8
 
-// find is the meaning of the i-th attribute of a span.
-func (o *attributeOrder) find(i int, key string) *attribute {
-	if i >= len(o) || key == "" {
-		return table.find(key)
-	}
-	if a := &table.slots[o[i]]; a.key == key {
-		return a
-	}
+// guess is what the i-th attribute of a span means if its key is that of the guess.
+func (o *attributeOrder) guess(i uint) *attribute { return &table.slots[o[i%uint(len(o))]] }
+
+// find is what the i-th attribute of a span means, to be guessed from then on.
+func (o *attributeOrder) find(i uint, key string) *attribute {
 	slot, ok := table.slot(key)
 	if !ok {
-		return nil
+		return &unknown
 	}
-	o[i] = slot
+	o[i%uint(len(o))] = slot
 	return &table.slots[slot]
 }
+
+// unknown is the meaning of all attributes that no dialect has.
+var unknown attribute
 
 // Source is what resource and scope say about every request span below them. Make it once per
 // scope, not per span. Its strings alias the resource. Read learns from one span to the next, so that a

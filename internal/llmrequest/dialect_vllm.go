@@ -21,12 +21,12 @@ func init() {
 			{key: "gen_ai.latency.e2e", role: roleSeconds, field: E2E, canonical: true, request: true},
 			{key: "gen_ai.latency.time_to_first_token", role: roleSeconds, field: TimeToFirstToken, canonical: true, request: true},
 			{key: "gen_ai.latency.time_in_queue", role: roleSeconds, field: Queue, canonical: true, request: true},
-			{key: "gen_ai.latency.time_in_scheduler", role: roleSeconds, field: Scheduler, canonical: true, request: true, mark: markV0},
-			{key: "gen_ai.latency.time_in_model_forward", role: roleSeconds, field: Forward, canonical: true, request: true, mark: markV0},
-			{key: "gen_ai.latency.time_in_model_execute", role: roleSeconds, field: Execute, canonical: true, request: true, mark: markV0},
-			{key: "gen_ai.latency.time_in_model_prefill", role: roleSeconds, field: Prefill, canonical: true, request: true, mark: markV1},
-			{key: "gen_ai.latency.time_in_model_decode", role: roleSeconds, field: Decode, canonical: true, request: true, mark: markV1},
-			{key: "gen_ai.latency.time_in_model_inference", role: roleSeconds, field: Inference, canonical: true, request: true, mark: markV1},
+			{key: "gen_ai.latency.time_in_scheduler", role: roleSeconds, field: Scheduler, canonical: true, request: true, marks: markV0},
+			{key: "gen_ai.latency.time_in_model_forward", role: roleSeconds, field: Forward, canonical: true, request: true, marks: markV0},
+			{key: "gen_ai.latency.time_in_model_execute", role: roleSeconds, field: Execute, canonical: true, request: true, marks: markV0},
+			{key: "gen_ai.latency.time_in_model_prefill", role: roleSeconds, field: Prefill, canonical: true, request: true, marks: markV1},
+			{key: "gen_ai.latency.time_in_model_decode", role: roleSeconds, field: Decode, canonical: true, request: true, marks: markV1},
+			{key: "gen_ai.latency.time_in_model_inference", role: roleSeconds, field: Inference, canonical: true, request: true, marks: markV1},
 
 			// vLLM's names, deprecated in the conventions since v1.27.0, and their successors.
 			{key: "gen_ai.usage.prompt_tokens", role: roleCount, field: InputTokens},
@@ -35,8 +35,8 @@ func init() {
 			{key: "gen_ai.usage.output_tokens", role: roleCount, field: OutputTokens, canonical: true},
 			{key: "gen_ai.request.max_tokens", role: roleCount, field: MaxTokens, canonical: true},
 
-			{key: "gen_ai.usage.num_sequences", role: roleSequences, mark: markV0},
-			{key: "gen_ai.request.best_of", mark: markV0},
+			{key: "gen_ai.usage.num_sequences", role: roleSequences, marks: markV0},
+			{key: "gen_ai.request.best_of", marks: markV0},
 
 			{key: "gen_ai.response.model", role: roleResponseModel},
 			{key: "gen_ai.request.model", role: roleRequestModel},

@@ -116,7 +116,7 @@ func (r *Request) refuseImplausible() {
 			r.refuseOver(f, bound, 1)
 		}
 	}
-	if r.HasAll(Forward, Execute) {
+	if r.hasAll(1<<Forward | 1<<Execute) {
 		forward, execute := r.values[Forward], r.values[Execute]
 		switch {
 		case execute > 0 && forward > overMsFactor*execute && forward <= execute*boundFactor*msFactor:
@@ -125,7 +125,7 @@ func (r *Request) refuseImplausible() {
 			r.refuse(Forward, ReasonXPUUnit)
 		}
 	}
-	if r.HasAll(TimeToFirstToken, OutputTokens) {
+	if r.hasAll(1<<TimeToFirstToken | 1<<OutputTokens) {
 		switch {
 		case r.values[OutputTokens] == 0:
 			r.refuse(TimeToFirstToken, ReasonNoOutput)

@@ -21,65 +21,51 @@ func Read(span ptrace.Span, src *Source, r *Request) bool {
 	r.reset()
 
 	var (
-		isRequest     bool
-		seen          marks
-		responseModel string
-		requestModel  string
-		got           uint32 // fields that had an attribute, good or bad
+		seen  marks
+		names names
+		got   uint32 // fields that had an attribute, good or bad
+		i     uint
 	)
-	i := -1
 	for key, value := range span.Attributes().All() {
+		a := src.order.guess(i)
+		if a.key != key {
+			a = src.order.find(i, key)
+		}
 		i++
-		a := src.order.find(i, key)
-		if a == nil {
-			continue
-		}
-		isRequest = isRequest || a.request
-		seen |= a.mark
-		if a.canonical {
-			r.canonical |= 1 << a.field
-		}
+		seen |= a.marks
 		switch a.role {
-		case roleSeconds:
-			if value.Type() == pcommon.ValueTypeDouble && got&(1<<a.field) == 0 {
-				// As nearly all are: nothing to refuse yet.
-				if v := value.Double(); v > 0 && v <= maxDuration {
-					got |= 1 << a.field
-					r.Set(a.field, v)
-					continue
-				}
-			}
-			r.readFigure(a, value, &got)
-		case roleCount:
-			r.readFigure(a, value, &got)
-		case roleSequences:
-			if value.Type() == pcommon.ValueTypeInt && value.Int() > 0 {
-				r.Sequences = value.Int()
-			}
-		case roleResponseModel:
-			responseModel = str(value)
-		case roleRequestModel:
-			requestModel = str(value)
-		case roleOperation:
-			r.Operation, r.operation = str(value), true
-		case roleProvider:
-			r.provider = true
-		case roleErrorType:
-			r.ErrorType = str(value)
 		case roleNone:
+		case roleSeconds:
+			// Nearly all are such that there is nothing to refuse yet. What is no double is 0 here.
+			if v := value.Double(); v > 0 && v <= maxDuration && got&(1<<a.field) == 0 {
+				got |= 1 << a.field
+				r.Set(a.field, v)
+				continue
+			}
+			got = r.readFigure(a, value, got)
+		case roleCount:
+			if n := value.Int(); n > 0 && n <= maxCount && got&(1<<a.field) == 0 {
+				got |= 1 << a.field
+				r.Set(a.field, float64(n))
+				continue
+			}
+			got = r.readFigure(a, value, got)
+		default:
+			r.readName(a.role, value, &names)
 		}
 	}
-	if !isRequest {
+	if seen&markRequest == 0 {
 		return false
 	}
+	r.canonical = uint32(seen >> canonicalShift)
 
 	r.TraceID, r.SpanID = span.TraceID(), span.SpanID()
 	r.Start, r.End = span.StartTimestamp(), span.EndTimestamp()
 	switch {
-	case responseModel != "":
-		r.Model = responseModel
-	case requestModel != "":
-		r.Model = requestModel
+	case names.responseModel != "":
+		r.Model = names.responseModel
+	case names.requestModel != "":
+		r.Model = names.requestModel
 	default:
 		r.Model = src.Model
 	}
@@ -135,7 +121,7 @@ var canonicalKeys = func() (keys [NumFields]string) {
 }()
 
 func (r *Request) reset() {
-	r.present, r.canonical, r.nRejections = 0, 0, 0
+	r.present, r.nRejections = 0, 0
 	r.operation, r.provider, r.Failed = false, false, false
 	r.Model, r.Operation, r.ErrorType = "", "", ""
 	r.Kind, r.Generation, r.Sequences = KindUnknown, GenerationUnknown, 1
@@ -144,22 +130,46 @@ func (r *Request) reset() {
 	}
 }
 
+// names are the two that a request may have for its model.
+type names struct{ responseModel, requestModel string }
+
+// readName takes what is no figure.
+func (r *Request) readName(role role, value pcommon.Value, n *names) {
+	switch role {
+	case roleSequences:
+		if value.Type() == pcommon.ValueTypeInt && value.Int() > 0 {
+			r.Sequences = value.Int()
+		}
+	case roleResponseModel:
+		n.responseModel = str(value)
+	case roleRequestModel:
+		n.requestModel = str(value)
+	case roleOperation:
+		r.Operation, r.operation = str(value), true
+	case roleProvider:
+		r.provider = true
+	case roleErrorType:
+		r.ErrorType = str(value)
+	}
+}
+
 // readFigure takes the first attribute of each field. Later ones, be it the same key twice or two
 // dialects' keys for one figure, are refused only if they contradict it.
-func (r *Request) readFigure(a *attribute, value pcommon.Value, got *uint32) {
+// got has the fields that had an attribute before, good or bad, and is returned with this one.
+func (r *Request) readFigure(a *attribute, value pcommon.Value, got uint32) uint32 {
 	v, reason := number(value, a.role == roleCount)
-	if *got&(1<<a.field) != 0 {
+	if got&(1<<a.field) != 0 {
 		if reason != 0 || !r.Has(a.field) || r.values[a.field] != v {
 			r.reject(a.field, ReasonDuplicateAttribute)
 		}
-		return
+		return got
 	}
-	*got |= 1 << a.field
 	if reason != 0 {
 		r.reject(a.field, reason)
-		return
+	} else {
+		r.Set(a.field, v)
 	}
-	r.Set(a.field, v)
+	return got | 1<<a.field
 }
 
 // number reads a figure as it came. An integer is a good double and a whole double a good

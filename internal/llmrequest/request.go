@@ -17,26 +17,15 @@ import "go.opentelemetry.io/collector/pdata/pcommon"
 type Request struct {
 	TraceID pcommon.TraceID
 	SpanID  pcommon.SpanID
-	// Start is the arrival of the request and End the emission of its span, which is a little
-	// after the last token. Zero: absent.
-	Start, End pcommon.Timestamp
+	Figures
 
-	Kind       Kind
-	Generation Generation
 	// Model is "" when neither the span nor its resource names one.
 	Model string
 	// Operation is gen_ai.operation.name, "" when the span has none.
 	Operation string
-	// Failed is true when the span's status is an error or it has an error.type. ErrorType is then
-	// that attribute, or "_OTHER" as the semantic conventions ask where there is none.
-	Failed    bool
+	// ErrorType is the attribute error.type of a request that Failed, or "_OTHER" as the semantic conventions ask
+	// where there is none.
 	ErrorType string
-	// Sequences is the number of sequences whose tokens OutputTokens sums up: vLLM before v0.6.4
-	// reports n > 1 completions in one span. 1 when the span does not say.
-	Sequences int64
-
-	present uint32 // bit per Field
-	values  [NumFields]float64
 
 	// canonical has a bit per Field whose canonical attribute the span already carries.
 	canonical uint32
@@ -48,6 +37,25 @@ type Request struct {
 	// further counts the rejections that did not fit, of which there are any if hasFurther.
 	further    [NumReasons]uint32
 	hasFurther bool
+}
+
+// Figures are what a Request is but for its names: without references, so that they can be kept. Whatever follows from one
+// request alone follows from them.
+type Figures struct {
+	// Start is the arrival of the request and End the emission of its span, which is a little
+	// after the last token. Zero: absent.
+	Start, End pcommon.Timestamp
+	// Sequences is the number of sequences whose tokens OutputTokens sums up: vLLM before v0.6.4
+	// reports n > 1 completions in one span. 1 when the span does not say.
+	Sequences int64
+
+	Kind       Kind
+	Generation Generation
+	// Failed is true when the span's status is an error or it has an error.type.
+	Failed bool
+
+	present uint32 // bit per Field
+	values  [NumFields]float64
 }
 
 // Field is one figure of a Request.
@@ -102,10 +110,10 @@ func (f Field) String() string {
 }
 
 // Has reports whether the request has a plausible value for f.
-func (r *Request) Has(f Field) bool { return r.present&(1<<f) != 0 }
+func (r *Figures) Has(f Field) bool { return r.present&(1<<f) != 0 }
 
 // HasAll reports whether the request has a plausible value for each of fields.
-func (r *Request) HasAll(fields ...Field) bool {
+func (r *Figures) HasAll(fields ...Field) bool {
 	for _, f := range fields {
 		if !r.Has(f) {
 			return false
@@ -114,20 +122,23 @@ func (r *Request) HasAll(fields ...Field) bool {
 	return true
 }
 
+// hasAll is HasAll of a set, a bit per field, which costs a compare.
+func (r *Figures) hasAll(set uint32) bool { return r.present&set == set }
+
 // Value is the value of f, in seconds for the durations, and meaningless unless Has(f).
-func (r *Request) Value(f Field) float64 { return r.values[f] }
+func (r *Figures) Value(f Field) float64 { return r.values[f] }
 
 // Get is Value and Has in one.
-func (r *Request) Get(f Field) (float64, bool) { return r.values[f], r.Has(f) }
+func (r *Figures) Get(f Field) (float64, bool) { return r.values[f], r.Has(f) }
 
 // Set gives f a value: for dialects, simulators and tests.
-func (r *Request) Set(f Field, v float64) {
+func (r *Figures) Set(f Field, v float64) {
 	r.values[f] = v
 	r.present |= 1 << f
 }
 
 // Unset makes f absent.
-func (r *Request) Unset(f Field) { r.present &^= 1 << f }
+func (r *Figures) Unset(f Field) { r.present &^= 1 << f }
 
 // Rejections are the first 16 values of the span that were refused, in the order they were found. The
 // slice is valid until the next Read.

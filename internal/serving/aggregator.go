@@ -191,9 +191,8 @@ type batch struct {
 	elapsed  time.Duration
 	n        int
 	requests [batchSize]parsed
-	ids      [batchSize]dedupeID // of the requests
-	fresh    []uint8             // requests that are to be recorded
-	keys     []byte              // of their series
+	fresh    []uint8 // requests that are to be recorded
+	keys     []byte  // of their series
 	engine   engineKey
 	counts   counts
 }
@@ -231,7 +230,7 @@ func (a *Aggregator) flush(b *batch, resource pcommon.Map, annotate bool) {
 	if a.closed {
 		b.counts.dropped += int64(b.n)
 	} else {
-		a.dedupe.seen(b.requests[:b.n], &b.ids, b.elapsed)
+		a.dedupe.seen(b.requests[:b.n], b.elapsed)
 	}
 	for i := range b.requests[:b.n] {
 		p := &b.requests[i]
@@ -264,12 +263,21 @@ func (a *Aggregator) recordFresh(b *batch, resource pcommon.Map) {
 	if !b.engine.made {
 		a.identifier.engineKey(&b.engine, resource, &b.counts.cut)
 	}
+	var last *parsed // whose key was made
 	for _, i := range b.fresh {
 		p := &b.requests[i]
 		b.counts.add(&p.request)
+		if last != nil && a.identifier.sameSeries(&last.request, &p.request) {
+			p.keyStart, p.keyEnd = last.keyStart, last.keyEnd
+			continue
+		}
+		before := b.counts.cut
 		p.keyStart = len(b.keys)
 		b.keys = a.identifier.seriesKey(b.keys, &p.request, b.engine.service, p.attributes, resource, &b.counts.cut)
 		p.keyEnd = len(b.keys)
+		if last = p; b.counts.cut != before {
+			last = nil // what is cut is counted for each request
+		}
 	}
 	for !a.engine(&b.engine, b.elapsed).record(a, b) {
 		// It expired between look-up and lock; look it up anew.
@@ -322,6 +330,7 @@ func (a *Aggregator) addEngine(shard *engineShard, key *engineKey, elapsed time.
 }
 
 func putShares(attributes pcommon.Map, shares *llmrequest.Shares) {
+	attributes.EnsureCapacity(attributes.Len() + shares.Len()) // they move once, to no more memory than they need
 	for share := range llmrequest.NumShares {
 		if v, ok := shares.Get(share); ok {
 			attributes.PutDouble(ShareAttribute(share), v)

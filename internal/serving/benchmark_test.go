@@ -230,14 +230,13 @@ func heap() int64 {
 func BenchmarkDedupe(b *testing.B) {
 	d := newDedupe(5*time.Minute, 1_000_000)
 	var requests [batchSize]parsed
-	var memory [batchSize]dedupeID
 	n := uint64(0)
 	run := func() {
 		for i := range requests {
 			requests[i].request.TraceID, requests[i].request.SpanID = ids(n)
 			n++
 		}
-		d.seen(requests[:], &memory, time.Second)
+		d.seen(requests[:], time.Second)
 	}
 	for n < 2_000_000 {
 		run()

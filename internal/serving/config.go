@@ -163,7 +163,7 @@ type LimitConfig struct {
 type DedupeConfig struct {
 	// Window is how long a span is remembered. 0: every span counts as often as it is received.
 	Window time.Duration `mapstructure:"window"`
-	// MaxEntries is the most spans remembered; about 40 bytes each.
+	// MaxEntries is the most spans remembered; 16 bytes each.
 	MaxEntries int `mapstructure:"max_entries"`
 }
 

@@ -7,28 +7,36 @@ package serving
 // and one span may come through several pipelines.
 
 import (
-	"encoding/binary"
 	"hash/maphash"
 	"math/bits"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/otelcol-serving/otelcol-serving/internal/llmrequest"
 )
 
 // dedupe remembers (trace ID, span ID) for at least a window, at most two, in two generations: a new one is
 // begun when the window is over or the current one is full, which forgets the one before.
+//
+// Of a span, 64 bits of a hash are remembered that nobody outside can foretell. A new span is taken for a
+// resent one with a chance of the spans remembered over 2^64: with the default of a million, once in
+// 2*10^13 spans, which is one in two years at 300 000 a second.
 type dedupe struct {
-	shards [dedupeShards]dedupeShard
 	window time.Duration
 	// evictions counts generations that were full before their window was over.
 	evictions atomic.Int64
+
+	// mu is held once for a batch, for less than a tenth of the time it takes to record it.
+	mu      sync.Mutex
+	parts   [dedupeParts]dedupePart
+	touched uint64
 }
 
 const (
-	// Few, so that several requests of a batch share one and its lock.
-	dedupeShards     = 8
-	dedupeShardShift = 64 - 3 // the upper bits of a hash are the shard
+	// A part is grown and cleared by itself, so that nobody waits for all of them.
+	dedupeParts      = 8
+	dedupePartShift  = 64 - 3 // the upper bits of a hash are the part
 	maxDedupeEntries = 1 << 28
 )
 
@@ -37,192 +45,190 @@ type Seen struct{ dedupe *dedupe }
 
 // fits reports whether s can take the place of d, which has the same configuration.
 func (s *Seen) fits(d *dedupe) bool {
-	return s != nil && d != nil && s.dedupe.window == d.window && s.dedupe.shards[0].max == d.shards[0].max
+	return s != nil && d != nil && s.dedupe.window == d.window && s.dedupe.parts[0].hashes.max == d.parts[0].hashes.max
 }
 
-type dedupeShard struct {
-	mu      sync.Mutex
-	spans   idSet
-	begun   time.Duration
-	max     int // entries of one generation
-	touched uint32
-	_       [64]byte
-}
-
-// spanKey is the identity of a span.
-type spanKey struct {
-	traceHigh, traceLow, span uint64
-}
-
-// dedupeID is a span to be looked up.
-type dedupeID struct {
-	key  spanKey
-	hash uint64
+type dedupePart struct {
+	hashes hashSet
+	begun  time.Duration
 }
 
 var dedupeSeed = maphash.MakeSeed()
 
-func hashOf(key spanKey) uint64 { return maphash.Comparable(dedupeSeed, key) }
+// spanHash is what is remembered of a span, which is never 0; 0 where its IDs are not valid.
+func spanHash(r *llmrequest.Request) uint64 {
+	if r.TraceID.IsEmpty() || r.SpanID.IsEmpty() {
+		return 0
+	}
+	var id [len(r.TraceID) + len(r.SpanID)]byte
+	copy(id[:], r.TraceID[:])
+	copy(id[len(r.TraceID):], r.SpanID[:])
+	return max(1, maphash.Bytes(dedupeSeed, id[:]))
+}
 
 func newDedupe(window time.Duration, maxEntries int) *dedupe {
 	if window == 0 {
 		return nil
 	}
 	d := &dedupe{window: window}
-	for i := range d.shards {
-		d.shards[i].max = max(1, maxEntries/2/dedupeShards)
+	for i := range d.parts {
+		d.parts[i].hashes.max = max(1, maxEntries/2/dedupeParts)
 	}
 	return d
 }
 
 // seen marks the requests that were given before as resent, and remembers the others. now is the time
-// since start, ids is memory to use. Requests whose span has no valid IDs are never the same.
-func (d *dedupe) seen(requests []parsed, ids *[batchSize]dedupeID, now time.Duration) {
-	var members [dedupeShards]uint32 // of each shard, a bit per request
-	for i := range requests {
-		p := &requests[i]
-		p.resent = false
-		trace, span := &p.request.TraceID, &p.request.SpanID
-		if d == nil || trace.IsEmpty() || span.IsEmpty() {
-			continue
+// since start. Requests whose span has no valid IDs are never the same.
+func (d *dedupe) seen(requests []parsed, now time.Duration) {
+	if d == nil {
+		for i := range requests {
+			requests[i].resent = false
 		}
-		id := &ids[i]
-		id.key = spanKey{
-			binary.LittleEndian.Uint64(trace[:8]), binary.LittleEndian.Uint64(trace[8:]), binary.LittleEndian.Uint64(span[:]),
-		}
-		id.hash = hashOf(id.key)
-		members[id.hash>>dedupeShardShift] |= 1 << i
+		return
 	}
-	for i, m := range members {
-		if m == 0 {
-			continue
-		}
-		s := &d.shards[i]
-		s.mu.Lock()
-		s.touch(m, ids)
-		for ; m != 0; m &= m - 1 {
-			j := bits.TrailingZeros32(m)
-			if now-s.begun >= d.window || len(s.spans.keys[s.spans.current]) >= s.max {
-				d.rotate(s, now)
-			}
-			requests[j].resent = !s.spans.add(&ids[j])
-		}
-		s.mu.Unlock()
+	var hashes [batchSize]uint64
+	for i := range requests {
+		hashes[i] = spanHash(&requests[i].request)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.touch(hashes[:len(requests)])
+	for i := range requests {
+		requests[i].resent = hashes[i] != 0 && !d.add(hashes[i], now)
 	}
 }
 
 // touch has the processor fetch what the look-ups need, for all of them at once: one after the other, each
 // would wait for memory.
-func (s *dedupeShard) touch(members uint32, ids *[batchSize]dedupeID) {
-	var touched uint32
-	for m := members; m != 0; m &= m - 1 {
-		touched |= s.spans.at(ids[bits.TrailingZeros32(m)].hash)
+func (d *dedupe) touch(hashes []uint64) {
+	var touched uint64
+	for _, hash := range hashes {
+		s := &d.parts[hash>>dedupePartShift].hashes
+		if len(s.lines) > 0 {
+			touched |= s.lines[s.home(hash)][0][0]
+		}
 	}
-	s.touched = touched
+	d.touched = touched
+}
+
+// add remembers a hash, and reports whether it was not remembered before.
+func (d *dedupe) add(hash uint64, now time.Duration) bool {
+	p := &d.parts[hash>>dedupePartShift]
+	if now-p.begun >= d.window || p.hashes.full() {
+		d.rotate(p, now)
+	}
+	return p.hashes.add(hash)
 }
 
 // rotate begins a new generation.
-func (d *dedupe) rotate(s *dedupeShard, now time.Duration) {
-	elapsed := now - s.begun
+func (d *dedupe) rotate(p *dedupePart, now time.Duration) {
+	elapsed := now - p.begun
 	if elapsed < d.window {
 		d.evictions.Add(1)
 	}
-	s.spans.rotate()
+	p.hashes.rotate()
 	if elapsed >= 2*d.window {
-		s.spans.rotate() // the other one is over, too
+		p.hashes.rotate() // the other one is over, too
 	}
-	s.begun = now
+	p.begun = now
 }
 
-// idSet is two generations of span identities: they in the order they came, and an open-addressed table of
-// where they are, at most half full. So a span costs one access to memory that is in no cache, that to
-// the table: there, both generations are side by side, and what is written beside it is
-// where the last one was written.
-type idSet struct {
-	keys    [2][]spanKey
-	current uint8 // index of keys and of a slot
-	// table has a power of two slots.
-	table []idSlot
+// hashSet is two generations of hashes in an open-addressed table that is at most half full. Both generations
+// of a hash are in the same line of the cache, so that nearly every look-up costs one access to memory.
+type hashSet struct {
+	lines   []hashLine
+	used    [2]int // hashes of a generation
+	max     int    // of used
+	current uint8  // index of used and of a line
 }
 
-// idSlot has an entry per generation. 0 is empty; otherwise the lower bits are one more than an index of
-// keys, and the others some of the key's hash, so that keys are hardly ever read.
-type idSlot [2]uint32
+// hashLine has four hashes of each generation, from the first one on; 0: there are no more, nor in the lines that follow.
+type hashLine [2][hashesPerLine]uint64
 
 const (
-	idSetBits = 25 // of the index: a shard and generation has at most 1/16 of maxDedupeEntries
-	idSetTag  = 1<<32 - 1<<idSetBits
-	// tagShift moves the bits below those of the shard to the tag.
-	idSetTagShift = dedupeShardShift - 32
-	idSetMinimum  = 16 // slots to begin with
+	hashesPerLine = 4
+	minHashLines  = 4
 )
 
-// at is what the first slot of a hash has.
-func (s *idSet) at(hash uint64) uint32 {
-	if len(s.table) == 0 {
-		return 0
-	}
-	slot := &s.table[hash&uint64(len(s.table)-1)]
-	return slot[0] | slot[1]
+// home is the line where a hash is or, if that is full, after which it is. The upper bits, which are the part's, say nothing.
+func (s *hashSet) home(hash uint64) uint64 {
+	line, _ := bits.Mul64(hash<<(64-dedupePartShift), uint64(len(s.lines)))
+	return line
 }
 
-// find is the entry of id in a generation, or where it would be. The table must not be empty.
-func (s *idSet) find(id *dedupeID, generation uint8) (entry *uint32, found bool) {
-	mask, tag := uint64(len(s.table)-1), uint32(id.hash>>idSetTagShift)&idSetTag
-	for i := id.hash & mask; ; i = (i + 1) & mask {
-		entry = &s.table[i][generation&1]
-		if *entry == 0 {
-			return entry, false
+// find reports whether a generation has a hash and, if not, where it would be. There must be lines, with room. It hardly ever
+// jumps where the processor would not expect it.
+func (s *hashSet) find(hash uint64, generation uint8) (place *uint64, found bool) {
+	for i := s.home(hash); ; i++ {
+		if i >= uint64(len(s.lines)) {
+			i = 0
 		}
-		if *entry&idSetTag == tag && s.keys[generation&1][*entry&^idSetTag-1] == id.key {
-			return entry, true
+		line := &s.lines[i][generation&1]
+		if line[0] == hash || line[1] == hash || line[2] == hash || line[3] == hash {
+			return nil, true
 		}
+		if line[3] != 0 {
+			continue
+		}
+		used := 0
+		if line[0] != 0 {
+			used = 1
+		}
+		if line[1] != 0 {
+			used = 2
+		}
+		if line[2] != 0 {
+			used = 3
+		}
+		return &line[used], false
 	}
 }
 
-// add adds id to the current generation, and reports whether neither has had it.
-func (s *idSet) add(id *dedupeID) bool {
-	if 2*(len(s.keys[s.current])+1) > len(s.table) {
-		s.resize(max(idSetMinimum, 2*len(s.table)))
+func (s *hashSet) full() bool { return s.used[s.current] >= s.max }
+
+// add adds hash to the current generation, and reports whether neither has had it.
+func (s *hashSet) add(hash uint64) bool {
+	if 2*s.used[s.current] >= hashesPerLine*len(s.lines) {
+		s.resize(2 * len(s.lines))
 	}
-	if _, found := s.find(id, s.current^1); found {
+	if _, found := s.find(hash, s.current^1); found {
 		return false
 	}
-	entry, found := s.find(id, s.current)
+	place, found := s.find(hash, s.current)
 	if found {
 		return false
 	}
-	s.keys[s.current] = append(s.keys[s.current], id.key)
-	*entry = uint32(id.hash>>idSetTagShift)&idSetTag | uint32(len(s.keys[s.current]))
+	*place = hash
+	s.used[s.current]++
 	return true
 }
 
-// resize makes a new table.
-func (s *idSet) resize(slots int) {
-	s.table = make([]idSlot, slots)
-	for generation, keys := range s.keys {
-		for i, key := range keys {
-			id := dedupeID{key, hashOf(key)}
-			entry, _ := s.find(&id, uint8(generation))
-			*entry = uint32(id.hash>>idSetTagShift)&idSetTag | uint32(i+1)
+// resize makes a new table of about so many lines, and of no more than ever will be needed.
+func (s *hashSet) resize(lines int) {
+	old := s.lines
+	s.lines = make([]hashLine, max(minHashLines, min(lines, 2*s.max/hashesPerLine+1)))
+	for i := range old {
+		for generation := range old[i] {
+			for _, hash := range old[i][generation] {
+				if hash != 0 {
+					place, _ := s.find(hash, uint8(generation))
+					*place = hash
+				}
+			}
 		}
 	}
 }
 
 // rotate forgets the older generation and begins a new one in its place. It keeps the memory unless little
 // of it was used.
-func (s *idSet) rotate() {
+func (s *hashSet) rotate() {
 	s.current ^= 1
-	forgotten := len(s.keys[s.current])
-	s.keys[s.current] = s.keys[s.current][:0]
-	kept := len(s.keys[s.current^1])
-	if slots := len(s.table) / 8; max(forgotten, kept) < slots/2 {
-		s.keys[s.current] = nil
-		s.keys[s.current^1] = slices.Clip(slices.Clone(s.keys[s.current^1]))
-		s.resize(slots)
-		return
+	used := max(s.used[0], s.used[1])
+	s.used[s.current] = 0
+	for i := range s.lines {
+		s.lines[i][s.current] = [hashesPerLine]uint64{}
 	}
-	for i := range s.table {
-		s.table[i][s.current] = 0
+	if lines := len(s.lines) / 8; used < hashesPerLine*lines/2 {
+		s.resize(lines)
 	}
 }

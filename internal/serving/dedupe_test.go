@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/otelcol-serving/otelcol-serving/internal/llmrequest"
 )
 
 func ids(n uint64) (trace pcommon.TraceID, span pcommon.SpanID) {
@@ -23,9 +25,8 @@ func ids(n uint64) (trace pcommon.TraceID, span pcommon.SpanID) {
 // seenOne looks a single span up.
 func (d *dedupe) seenOne(trace pcommon.TraceID, span pcommon.SpanID, now time.Duration) bool {
 	var requests [1]parsed
-	var memory [batchSize]dedupeID
 	requests[0].request.TraceID, requests[0].request.SpanID = trace, span
-	d.seen(requests[:], &memory, now)
+	d.seen(requests[:], now)
 	return requests[0].resent
 }
 
@@ -70,15 +71,15 @@ func TestDedupeForgetsAfterTwoWindows(t *testing.T) {
 
 func TestDedupeIsBounded(t *testing.T) {
 	const limit = 6400
-	const perShard = limit / dedupeShards / 2
+	const perPart = limit / dedupeParts / 2
 	d := newDedupe(time.Hour, limit)
 	for n := range uint64(50 * limit) {
 		trace, span := ids(n)
 		require.False(t, d.seenOne(trace, span, time.Second))
 	}
 	entries := 0
-	for i := range d.shards {
-		entries += len(d.shards[i].spans.keys[0]) + len(d.shards[i].spans.keys[1])
+	for i := range d.parts {
+		entries += d.parts[i].hashes.used[0] + d.parts[i].hashes.used[1]
 	}
 	assert.LessOrEqual(t, entries, limit)
 	assert.Greater(t, entries, limit/3)
@@ -87,21 +88,65 @@ func TestDedupeIsBounded(t *testing.T) {
 	assert.True(t, d.seenOne(trace, span, time.Second), "the newest are still known")
 
 	d.seenOne(trace, span, 3*time.Hour) // what little use follows gives the memory back
-	for i := range d.shards {
-		for k := range uint64(perShard) {
+	for i := range d.parts {
+		for k := range uint64(perPart) {
 			trace, span := ids(1<<40 + uint64(i)*100000 + k)
 			d.seenOne(trace, span, 6*time.Hour)
 		}
 	}
 	for _, at := range []time.Duration{9, 12, 15} {
-		for n := range uint64(400) {
+		for n := range uint64(200) {
 			trace, span := ids(1<<50 + n)
 			d.seenOne(trace, span, at*time.Hour)
 		}
 	}
 	slots := 0
-	for i := range d.shards {
-		slots += 2 * len(d.shards[i].spans.table)
+	for i := range d.parts {
+		slots += 2 * hashesPerLine * len(d.parts[i].hashes.lines)
 	}
 	assert.Less(t, slots, limit)
+}
+
+// All hashes belong to the last line of the table, so that they go on from its beginning, and their line is full in both
+// generations.
+func TestHashSetGoesRound(t *testing.T) {
+	s := hashSet{max: 100}
+	hash := func(i int) uint64 { return (1<<dedupePartShift - 1) - uint64(i) }
+	for i := range 40 {
+		if i == 20 {
+			s.rotate()
+		}
+		require.True(t, s.add(hash(i)), i)
+		for j := range i + 1 {
+			require.False(t, s.add(hash(j)), "%d after %d", j, i)
+		}
+	}
+	assert.Equal(t, [2]int{20, 20}, s.used)
+	s.rotate()
+	assert.True(t, s.add(hash(0)), "forgotten")
+	for i := 20; i < 40; i++ {
+		assert.False(t, s.add(hash(i)), "of the generation before: %d", i)
+	}
+}
+
+// Neither ID alone makes a span the same, and no hash is 0, which stands for none.
+func TestSpanHash(t *testing.T) {
+	var r llmrequest.Request
+	assert.Zero(t, spanHash(&r))
+	r.TraceID[15] = 1
+	assert.Zero(t, spanHash(&r), "no span ID")
+	seen := map[uint64]bool{}
+	for bit := range 24 * 8 {
+		r.TraceID, r.SpanID = pcommon.TraceID{1: 1}, pcommon.SpanID{1: 1}
+		if at := bit / 8; at < 16 {
+			r.TraceID[at] ^= 1 << (bit % 8)
+		} else {
+			r.SpanID[at-16] ^= 1 << (bit % 8)
+		}
+		if h := spanHash(&r); h != 0 {
+			assert.False(t, seen[h], "bit %d counts", bit)
+			seen[h] = true
+		}
+	}
+	assert.Len(t, seen, 24*8-2, "all but the two without an ID")
 }

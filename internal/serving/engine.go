@@ -128,25 +128,27 @@ func (e *engine) record(a *Aggregator, b *batch) bool {
 	if e.description != string(b.engine.description) {
 		e.describe(a, b.engine.description)
 	}
+	s, keyStart := e.recent, -1
 	for _, i := range b.fresh {
 		p := &b.requests[i]
-		key := b.keys[p.keyStart:p.keyEnd]
 		e.make.learn(p.request.Kind, p.request.Generation)
-		s := e.recent
-		if s == nil || s.key != string(key) {
-			s = e.find(a, key, b.now)
-			e.recent = s
+		if p.keyStart != keyStart { // not that of the request before
+			keyStart = p.keyStart
+			if key := b.keys[p.keyStart:p.keyEnd]; s == nil || s.key != string(key) {
+				s = e.find(a, key, b.now)
+			}
 		}
 		if s.key == overflowKey {
 			a.stats.overflow.Add(1)
 		}
 		s.lastSeen = b.elapsed
-		met := a.objectives.met(&p.request)
+		met := a.objectives.met(&p.request.Figures)
 		s.live.record(a.shapes, met, &p.request, &p.derived, b.now)
 		if e.windows != nil {
-			e.note(&a.chunks, s, &p.request, &p.derived, met, a.remember)
+			e.note(a, s, &p.request, &p.derived)
 		}
 	}
+	e.recent = s
 	if e.windows != nil {
 		noted := a.noted.Add(int64(len(b.fresh)))
 		if e.noted.len() >= maxNoted || noted >= maxNotedTotal && e.noted.len() >= chunkSize {

@@ -116,7 +116,7 @@ func FuzzSeriesKey(f *testing.F) {
 	require.NoError(f, err)
 
 	series := func(model, operation, errorType, tenant, zone string, kind byte) ([]byte, pcommon.Map) {
-		r := llmrequest.Request{Kind: llmrequest.Kind(kind) % llmrequest.NumKinds, Model: model, Operation: operation, ErrorType: errorType}
+		r := llmrequest.Request{Figures: llmrequest.Figures{Kind: llmrequest.Kind(kind) % llmrequest.NumKinds}, Model: model, Operation: operation, ErrorType: errorType}
 		span, resource := pcommon.NewMap(), pcommon.NewMap()
 		span.PutStr("tenant", tenant)
 		resource.PutStr("zone", zone)

@@ -152,6 +152,11 @@ func (id *identifier) seriesKey(buf []byte, r *llmrequest.Request, service strin
 	return buf
 }
 
+// sameSeries reports whether the keys of two requests of one resource are known to be the same without making them.
+func (id *identifier) sameSeries(r, o *llmrequest.Request) bool {
+	return len(id.dimensions) == 0 && r.Kind == o.Kind && r.Model == o.Model && r.Operation == o.Operation && r.ErrorType == o.ErrorType
+}
+
 // overflowKey is the key of the series of all requests over a limit. No series key is empty.
 const overflowKey = ""
 

@@ -99,9 +99,9 @@ func TestMemory(t *testing.T) {
 		}
 		size := float64(heap()-before) / float64(entries)
 		t.Logf("dedupe: %.0f B per entry with max_entries %d", size, entries)
-		assert.LessOrEqual(t, size, 50.0)
+		assert.LessOrEqual(t, size, 18.0)
 		if entries == NewDefaultConfig().Dedupe.MaxEntries {
-			assert.InDelta(t, 38, size, 1.5, "as the comment of max_entries has it")
+			assert.InDelta(t, 16, size, 1, "as the comment of max_entries has it")
 		}
 		trace, span := ids(1 << 60)
 		assert.False(t, d.seenOne(trace, span, time.Second)) // and d lives up to here

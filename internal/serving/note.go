@@ -12,15 +12,10 @@ import (
 
 	"github.com/otelcol-serving/otelcol-serving/internal/history"
 	"github.com/otelcol-serving/otelcol-serving/internal/llmrequest"
-	"github.com/otelcol-serving/otelcol-serving/internal/timeline"
 )
 
-// note is one request, without references.
-type note struct {
-	record  timeline.Record
-	timed   bool // record says when it ran
-	request history.Request
-}
+// note is one request, without references. What windows and history make of it is made when they get it.
+type note struct{ llmrequest.Figures }
 
 // notes are requests in the order in which they were recorded, in pieces of one size that engines take turns with.
 type notes struct {
@@ -31,9 +26,9 @@ type notes struct {
 type chunk [chunkSize]note
 
 const (
-	chunkSize = 128 // 14 kB
+	chunkSize = 128 // 16 kB
 	// maxNoted is how many requests of one engine are noted between two collects, maxNotedTotal those of all engines
-	// (55 MB). More than that are given to the timeline by whoever records them.
+	// (64 MB). More than that are given to the timeline by whoever records them.
 	maxNoted      = 1 << 16
 	maxNotedTotal = 1 << 19
 )
@@ -108,17 +103,17 @@ func (n notes) each(f func(*note)) {
 }
 
 // note notes one request, and keeps it by name if it is slow and remember is set.
-func (e *engine) note(from *chunkPool, s *series, r *llmrequest.Request, d *llmrequest.Derived, met uint8, remember bool) {
-	n := e.noted.next(from) // in place: a note is large enough for a copy to cost
-	n.record, n.timed = timeline.NewRecord(r)
-	history.NewRequest(r, d, &n.request)
-	n.request.Good = met
-	if remember && n.request.E2E > e.slow.floor {
-		e.slow.add(history.Slow{
-			Request: n.request, TraceID: r.TraceID, SpanID: r.SpanID,
+func (e *engine) note(a *Aggregator, s *series, r *llmrequest.Request, d *llmrequest.Derived) {
+	e.noted.next(&a.chunks).Figures = r.Figures
+	if a.remember && r.Has(llmrequest.E2E) && float32(r.Value(llmrequest.E2E)) > e.slow.floor {
+		slow := history.Slow{
+			TraceID: r.TraceID, SpanID: r.SpanID,
 			// Not r's own, whose memory is the span's.
 			Model: attributeText(s.attributes, attrModel), Error: attributeText(s.attributes, attrErrorType),
-		})
+		}
+		history.NewRequest(r, d, &slow.Request)
+		slow.Request.Good = a.objectives.met(&r.Figures)
+		e.slow.add(slow)
 	}
 }
 

@@ -214,3 +214,23 @@ func TestLongAndInvalidValues(t *testing.T) {
 	}
 	assert.EqualValues(t, 3, a.Stats().Cut)
 }
+
+// Requests in a row that differ in no attribute of their series share its key, which must not hide one that differs, nor
+// what is cut for each of them.
+func TestRequestsOfOneSeriesInARow(t *testing.T) {
+	a, clock := newTestAggregator(t, nil)
+	td, spans := payload("engine-0")
+	long := strings.Repeat("m", 300)
+	want := map[any]float64{}
+	for i, model := range []string{"a", "a", "b", "a", "a", long, long, long, "b"} {
+		addV0(spans, uint64(i)+1, model)
+		want[model[:min(len(model), 256)]]++
+	}
+	a.Record(td, false)
+	got := map[any]float64{}
+	for _, p := range find(tick(a, clock), countName) {
+		got[p.attributes["gen_ai.response.model"]] += p.value
+	}
+	assert.Equal(t, want, got)
+	assert.EqualValues(t, 3, a.Stats().Cut)
+}

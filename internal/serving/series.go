@@ -202,7 +202,7 @@ func (o *objectives) configured() [len(sloNames)]bool {
 
 // met has a bit for each of sloNames that r met. Failed requests meet none. A time per output token is no objective of a
 // request with fewer than two tokens; any other figure that is missing is not met.
-func (o *objectives) met(r *llmrequest.Request) uint8 {
+func (o *objectives) met(r *llmrequest.Figures) uint8 {
 	if o == nil || r.Failed {
 		return 0
 	}

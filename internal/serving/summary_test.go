@@ -23,7 +23,6 @@ import (
 	"github.com/otelcol-serving/otelcol-serving/internal/history"
 	"github.com/otelcol-serving/otelcol-serving/internal/llmrequest"
 	"github.com/otelcol-serving/otelcol-serving/internal/summary"
-	"github.com/otelcol-serving/otelcol-serving/internal/timeline"
 )
 
 func withSummary(c *Config) {
@@ -383,8 +382,7 @@ func TestWaitingWindowsAreBounded(t *testing.T) {
 		var q llmrequest.Request
 		q.Start = pcommon.NewTimestampFromTime(clock.clock().Wall().Add(time.Duration(i) * time.Second))
 		q.Set(llmrequest.E2E, .5)
-		n := all.next(&a.chunks)
-		n.record, n.timed = timeline.NewRecord(&q)
+		all.next(&a.chunks).Figures = q.Figures
 	}
 	w.add(all, about{})
 	assert.LessOrEqual(t, len(w.waiting), maxPendingWindows)

@@ -14,12 +14,15 @@ import (
 
 	"github.com/otelcol-serving/otelcol-serving/internal/diagnosis"
 	"github.com/otelcol-serving/otelcol-serving/internal/history"
+	"github.com/otelcol-serving/otelcol-serving/internal/llmrequest"
 	"github.com/otelcol-serving/otelcol-serving/internal/timeline"
 )
 
 // windows are the windows of one engine. Requests are only noted when they are recorded; the windows that they
 // close are computed and diagnosed by Take, so that nobody who sends spans waits for it.
 type windows struct {
+	objectives *objectives // as the aggregator's
+
 	mu        sync.Mutex
 	timeline  *timeline.Timeline
 	history   *history.History
@@ -134,9 +137,10 @@ func newWindows(a *Aggregator) *windows {
 		return nil
 	}
 	return &windows{
-		timeline: timeline.New(a.windows),
-		history:  history.New(history.Config{Period: a.diagnose.Period, Lag: a.lag(), Hour: a.remember}),
-		tracker:  diagnosis.NewTracker(&a.diagnose),
+		objectives: a.objectives,
+		timeline:   timeline.New(a.windows),
+		history:    history.New(history.Config{Period: a.diagnose.Period, Lag: a.lag(), Hour: a.remember}),
+		tracker:    diagnosis.NewTracker(&a.diagnose),
 	}
 }
 
@@ -163,10 +167,18 @@ func (w *windows) add(noted notes, about about) {
 
 // addNotes closes windows as it goes: a backlog of hours is diagnosed as the live hours would have been.
 func (w *windows) addNotes(noted notes, about *about) {
+	var (
+		derived    llmrequest.Derived
+		remembered history.Request
+	)
 	noted.each(func(n *note) {
-		w.history.AddRequest(&n.request)
-		if n.timed {
-			w.timeline.AddRecord(n.record)
+		request := llmrequest.Request{Figures: n.Figures}
+		request.Derive(&derived)
+		history.NewRequest(&request, &derived, &remembered)
+		remembered.Good = w.objectives.met(&n.Figures)
+		w.history.AddRequest(&remembered)
+		if record, timed := timeline.NewRecord(&request); timed {
+			w.timeline.AddRecord(record)
 			w.drain(about)
 		}
 	})

@@ -99,7 +99,7 @@ func fields(message []byte, f func(protowire.Number, []byte) error) error {
 
 // request reads a span and tells whether it is a request.
 func request(span []byte, r *llmrequest.Request) (is bool, err error) {
-	*r = llmrequest.Request{Sequences: 1}
+	*r = llmrequest.Request{Figures: llmrequest.Figures{Sequences: 1}}
 	for len(span) > 0 {
 		number, wireType, n := protowire.ConsumeTag(span)
 		if n < 0 {
