@@ -20,9 +20,13 @@ const nbsp = "\u00a0"
 // absent stands where a figure is not known.
 const absent = "–"
 
+// sane reports whether v is a figure: finite, and so far from the largest numbers that what is computed from it is, too.
+// Nothing that an engine does comes near.
+func sane(v float64) bool { return math.Abs(v) <= 1e15 }
+
 // seconds as the unit in which they have one to three digits before the point.
 func seconds(s float64) string {
-	if math.IsNaN(s) || math.IsInf(s, 0) {
+	if !sane(s) {
 		return absent
 	}
 	switch v := math.Abs(s); {
@@ -81,10 +85,10 @@ func grouped(v float64) string {
 
 // percent of a ratio.
 func percent(v float64) string {
-	p := v * 100
-	if math.IsNaN(p) || math.IsInf(p, 0) {
+	if !sane(v) {
 		return absent
 	}
+	p := v * 100
 	switch a := math.Abs(p); {
 	case a == 0, a >= 9.95 && (a < 99 || a >= 99.95):
 		return grouped(p) + nbsp + "%"
@@ -97,7 +101,7 @@ func percent(v float64) string {
 
 // withUnit writes a value in a unit of UCUM, as OpenTelemetry names them.
 func withUnit(v float64, unit string) string {
-	if math.IsNaN(v) || math.IsInf(v, 0) {
+	if !sane(v) {
 		return absent
 	}
 	switch unit {
@@ -147,7 +151,7 @@ func span(d time.Duration) string {
 	}
 }
 
-func known(v *float64) bool { return v != nil && !math.IsNaN(*v) && !math.IsInf(*v, 0) }
+func known(v *float64) bool { return v != nil && sane(*v) }
 
 // opt formats what may be absent.
 func opt(v *float64, format func(float64) string) string {

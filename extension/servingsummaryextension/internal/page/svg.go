@@ -72,7 +72,7 @@ func clamp(v, low, high float64) float64 {
 
 // ticks are round values from 0 to at least top, four or five of them.
 func ticks(top float64) []float64 {
-	if top <= 0 || math.IsNaN(top) || math.IsInf(top, 0) {
+	if !sane(top) || top < 1e-12 { // a step could be too small to get anywhere
 		top = 1
 	}
 	raw := top / 4
