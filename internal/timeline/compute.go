@@ -263,8 +263,8 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 	withheld := w.Flags&(MixedEngines|Sampled|Thinned) != 0 || complete < minCompleteness ||
 		w.Flags.Has(RoundedTimestamps) && est.mode == ModeMasked
 	forward := est.step - est.gap // of a decode step
-	if t.pace.solve(t, w0, w1, est.mode == ModeMasked, est.between) {
-		step, steps, ok := t.pace.step(&t.mask, s.decoding)
+	if t.pace.solve(t, w0, w1, &est) {
+		step, steps, ok := t.pace.step(t, w0, w1, s.decoding)
 		if ok {
 			t.pace.observe(w0, w1, step, steps, running/float64(max(occupied, 1)))
 		}
@@ -317,8 +317,12 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 			w.Flags |= Contradiction
 			lo, hi = 0, min(occ+(1-complete)*(1-occ), 1)
 		}
-		if t.lengths.n < enough && occ > 0 {
-			hi = min(hi+1-occ, 1) // how long requests may run unseen is not known yet
+		if occ < 1 {
+			doubt := t.idle.doubt(t.main, w0, w1, dev.minStep())
+			if t.lengths.n < enough && occ > 0 {
+				doubt = w1 - w0 - occupied // how long requests may run unseen is not known yet
+			}
+			hi = min(hi+float64(doubt)/length, 1)
 		}
 		hi = min(hi+vain, 1)                  // whether it is one cannot always be told
 		est.busy = min(max(est.busy, lo), hi) // what the spans prove binds the estimate too

@@ -62,6 +62,7 @@ type Timeline struct {
 	full    full
 	find    detector
 	bracket bracket
+	idle    idle
 	scratch scratch
 }
 
