@@ -183,12 +183,13 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 	complete, ended := 1.0, 1.0 // of what ran; of what was scheduled in the middle
 	if seen != math.MaxInt64 {
 		complete = 0
+		t.begun.grow(&t.running, &t.lengths, seen)
 		const points = 5
 		for k := range points {
 			at := w0 + (w1-w0)*int64(2*k+1)/(2*points)
-			complete += t.lengths.seen(float64(seen-at)/sec) / points
+			complete += t.running.seen(float64(seen-at)/sec) / points
 		}
-		ended = t.lengths.within(float64(seen-(w0+w1)/2) / sec)
+		ended = t.running.within(float64(seen-(w0+w1)/2) / sec)
 	}
 	w.Set(Completeness, complete)
 

@@ -51,7 +51,9 @@ type Timeline struct {
 	late    int64 // since the last window
 	windows []Window
 
+	begun   begun
 	lengths lengths
+	running lengths // lengths, as they would be of an engine that did not just begin
 	totals  lengths // the same of the whole time since arrival
 	queue   arrivals
 	mask    prefills
@@ -109,7 +111,7 @@ func (t *Timeline) reset() {
 	t.pending, t.main = t.pending[:0], t.main[:0]
 	t.mask.entries, t.mask.end = t.mask.entries[:0], 0
 	t.pace.restart()
-	t.queue, t.full.streak = arrivals{}, 0
+	t.queue, t.full.streak, t.begun = arrivals{}, 0, begun{}
 	t.setGrace()
 }
 
@@ -426,7 +428,7 @@ func (t *Timeline) move() {
 			cmp.Compare(a.out, b.out), cmp.Compare(a.in, b.in), cmp.Compare(a.queue, b.queue))
 	})
 	windows := t.scratch.spans[:0]
-	fade := math.Exp2(-float64(t.win) / float64(10*time.Minute))
+	fade := math.Exp2(-float64(t.win) / float64(lengthsHalfLife))
 	t.lengths.decay(fade)
 	t.totals.decay(fade)
 	t.mask.distinct *= fade
@@ -435,6 +437,7 @@ func (t *Timeline) move() {
 		r := &t.moved[i]
 		t.countLate(r)
 		t.lastEnd = max(t.lastEnd, r.re)
+		t.begun.add(r)
 		t.lengths.add(float64(r.re-r.rs)/sec, r.weight())
 		t.totals.add(float64(r.re-r.arrival())/sec, r.weight())
 		if t.device.mode() == ModeMixed || !r.has(hasForward) {
