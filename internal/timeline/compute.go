@@ -287,6 +287,10 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 	}
 	if hasOuts || ran == 0 {
 		w.Set(OutputThroughput, outTokens/length*sec*scale)
+		t.pace.share = est.prefillWall / length * sec
+		if est.mode != ModeMasked {
+			t.pace.share = t.pace.tokenTime * inTokens / length * sec
+		}
 		t.pace.prefill += est.prefillWall
 		t.pace.made += w.Value(OutputThroughput) * length / sec
 	}

@@ -50,6 +50,7 @@ type pace struct {
 	in, out   float64    // tokens of requests
 	prefill   float64    // s in prefill steps
 	made      float64    // output tokens meanwhile
+	share     float64    // of the last window's time that went into prompts
 
 	// Of the last window solved.
 	masked    bool
