@@ -121,6 +121,8 @@ const (
 	maxBegun = 4
 	// begunBefore is the part of a request's time within which requests must have begun to end for the engine to have begun, too.
 	begunBefore = 0.1
+	// begunFor is how long, s, an engine has just begun.
+	begunFor = 3600
 )
 
 // grow makes h what the lengths seen of an engine stand for at a moment: of one that has just begun only those have ended that began
@@ -128,7 +130,7 @@ const (
 func (b *begun) grow(h *lengths, seen *lengths, at int64) {
 	*h = *seen
 	known := float64(at-b.rs) / sec
-	if b.re == 0 || known > 4*60*60 {
+	if b.re == 0 || known > begunFor {
 		return
 	}
 	tau := lengthsHalfLife.Seconds() / math.Ln2

@@ -304,11 +304,17 @@ func (p *pace) smooth() {
 // layBetween says what a prefill step takes outside of its window in each bin, by the requests that ran then.
 func (p *pace) layBetween(t *Timeline, e *estimate) {
 	p.between = p.between[:0]
-	at, known := t.batches.at(p.lo * p.bin)
 	between := e.between
+	if e.betweenSeq <= 0 {
+		for b := p.lo; b < p.hi; b++ {
+			p.between = append(p.between, between)
+		}
+		return
+	}
+	at, known := t.batches.at(p.lo * p.bin)
 	for b := p.lo; b < p.hi; b++ {
 		next, ok := t.batches.at((b + 1) * p.bin)
-		if e.betweenSeq > 0 && known && ok {
+		if known && ok {
 			between = max(e.betweenBase+e.betweenSeq*(next-at)/(float64(p.bin)/sec), 0)
 		} // else it is as before
 		p.between = append(p.between, between)
