@@ -323,7 +323,7 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 			lo, hi = 0, min(occ+(1-complete)*(1-occ), 1)
 		}
 		if occ < 1 {
-			doubt := t.idle.doubt(t.main, w0, w1, dev.minStep())
+			doubt := t.idle.doubt(t.main, w0, w1, dev.minStep(), seen != math.MaxInt64)
 			if t.lengths.n < enough && occ > 0 {
 				doubt = w1 - w0 - occupied // how long requests may run unseen is not known yet
 			}

@@ -34,8 +34,9 @@ const (
 )
 
 // doubt is the time in [w0, w1), ns, in which nothing seems to run and something may, by who came later. requests are
-// sorted by their first schedule, and are all those seen that ended after w0.
-func (d *idle) doubt(requests []record, w0, w1 int64, minStep float64) (doubt int64) {
+// sorted by their first schedule, and are all those seen that ended after w0; open says that others may still run. A window in which
+// nothing is seen to run at all is not in doubt for that nobody came after it.
+func (d *idle) doubt(requests []record, w0, w1 int64, minStep float64, open bool) (doubt int64) {
 	rest := int64(idleSteps * minStep * sec)
 	reach := w0
 	d.arrivals = d.arrivals[:0]
@@ -55,6 +56,9 @@ func (d *idle) doubt(requests []record, w0, w1 int64, minStep float64) (doubt in
 			d.arrivals = append(d.arrivals, x)
 		}
 		reach = max(reach, r.re)
+	}
+	if open && reach > w0 && reach < w1 {
+		doubt = w1 - reach // nobody came after: nobody tells
 	}
 	score, worked := 0, false
 	for i := len(d.arrivals) - 1; i >= 0; i-- {

@@ -33,7 +33,7 @@ func TestIdleDoubt(t *testing.T) {
 	const step = 0.020
 	tell := func(from float64, w0, w1 int64) float64 {
 		d := idle{usual: 0.0005, n: 20}
-		return float64(d.doubt(visits(from), w0*sec, w1*sec, step)) / sec
+		return float64(d.doubt(visits(from), w0*sec, w1*sec, step, true)) / sec
 	}
 	assert.Zero(t, tell(100, 10, 20), "who comes later finds the engine at rest")
 	assert.InDelta(t, 8, tell(-1, 10, 20), 0.1, "all in which nothing is seen to run")
@@ -45,10 +45,18 @@ func TestIdleDoubt(t *testing.T) {
 	assert.Zero(t, tell(58, 10, 20), "what begins after the window is not in it")
 
 	d := idle{usual: 0.0005, n: 20}
-	assert.Zero(t, d.doubt(nil, 0, 10*sec, step), "of nobody nothing follows")
+	assert.Zero(t, d.doubt(nil, 0, 10*sec, step, true), "of nobody nothing follows")
 	rs := int64(5.02 * sec)
 	soon := []record{{re: 5 * sec}, {rs: rs, re: rs + sec, queue: 0.018, flags: hasQueue}}
-	assert.Zero(t, d.doubt(soon, 0, 5*sec, step), "who comes within steps of the last end may wait for the last step")
+	assert.Zero(t, d.doubt(soon, 0, 5*sec, step, true), "who comes within steps of the last end may wait for the last step")
+}
+
+func TestIdleDoubtsSilence(t *testing.T) {
+	one := []record{{rs: 2 * sec, re: 4 * sec, flags: hasQueue}}
+	var d idle
+	assert.EqualValues(t, 6*sec, d.doubt(one, 0, 10*sec, 0.02, true), "nobody came after 4 s")
+	assert.Zero(t, d.doubt(one, 0, 10*sec, 0.02, false), "nobody is left who could run")
+	assert.Zero(t, d.doubt(nil, 10*sec, 20*sec, 0.02, true), "an engine without requests rests")
 }
 
 func TestIdleLearnsItsUsualDelay(t *testing.T) {
@@ -64,9 +72,6 @@ func TestIdleLearnsItsUsualDelay(t *testing.T) {
 
 // A request longer than the grace of a nearly idle engine is in no window that it begins in; the bracket knows.
 func TestBracketHoldsUnseenRequests(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a simulation of half an hour")
-	}
 	cfg, err := enginesim.Preset("v0-preempt")
 	require.NoError(t, err)
 	w := enginesim.Workload{Lengths: enginesim.LengthsAzureCode, Arrivals: enginesim.Recorded}
