@@ -198,12 +198,13 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 	complete, ended := 1.0, 1.0 // of what ran; of what was scheduled in the middle
 	if seen != math.MaxInt64 {
 		complete = 0
+		t.begun.grow(&t.running, &t.lengths, seen)
 		const points = 5
 		for k := range points {
 			at := w0 + (w1-w0)*int64(2*k+1)/(2*points)
-			complete += t.lengths.seen(float64(seen-at)/sec) / points
+			complete += t.running.seen(float64(seen-at)/sec) / points
 		}
-		ended = t.lengths.within(float64(seen-(w0+w1)/2) / sec)
+		ended = t.running.within(float64(seen-(w0+w1)/2) / sec)
 	}
 	w.Set(Completeness, complete)
 
@@ -278,8 +279,8 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 	withheld := w.Flags&(MixedEngines|Sampled|Thinned) != 0 || complete < minCompleteness ||
 		w.Flags.Has(RoundedTimestamps) && est.mode == ModeMasked
 	forward := est.step - est.gap // of a decode step
-	if t.pace.solve(t, w0, w1, est.mode == ModeMasked, est.between) {
-		step, steps, ok := t.pace.step(&t.mask, s.decoding)
+	if t.pace.solve(t, w0, w1, &est) {
+		step, steps, ok := t.pace.step(t, w0, w1, s.decoding)
 		if ok {
 			t.pace.observe(w0, w1, step, steps, running/float64(max(occupied, 1)))
 		}
@@ -301,6 +302,10 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 	}
 	if hasOuts || len(s.ran) == 0 {
 		w.Set(OutputThroughput, outTokens/length*sec*scale)
+		t.pace.share = est.prefillWall / length * sec
+		if est.mode != ModeMasked {
+			t.pace.share = t.pace.tokenTime * inTokens / length * sec
+		}
 		t.pace.prefill += est.prefillWall
 		t.pace.made += w.Value(OutputThroughput) * length / sec
 	}
@@ -332,8 +337,12 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 			w.Flags |= Contradiction
 			lo, hi = 0, min(occ+(1-complete)*(1-occ), 1)
 		}
-		if t.lengths.n < enough && occ > 0 {
-			hi = min(hi+1-occ, 1) // how long requests may run unseen is not known yet
+		if occ < 1 {
+			doubt := t.idle.doubt(t.main, w0, w1, dev.minStep(), seen != math.MaxInt64)
+			if t.lengths.n < enough && occ > 0 {
+				doubt = w1 - w0 - occupied // how long requests may run unseen is not known yet
+			}
+			hi = min(hi+float64(doubt)/length, 1)
 		}
 		hi = min(hi+vain, 1)                  // whether it is one cannot always be told
 		est.busy = min(max(est.busy, lo), hi) // what the spans prove binds the estimate too

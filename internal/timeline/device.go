@@ -22,6 +22,9 @@ type vote struct {
 	n, host    float64 // decode steps and host part in the executor; n < 0: unknown
 	others     float64 // prefill windows of others
 	rest       float64 // decode time outside of the executor and the scheduler; < 0: unknown
+	sched      float64 // time in the scheduler; < 0: unknown
+	budget     float64 // rest where it may be negative
+	budgeted   bool
 	batch      float64 // mean running requests of its life; 0: unknown
 }
 
@@ -60,13 +63,18 @@ type device struct {
 	maskPart          regression // p - F: the same; the first is the prefill window's part without a forward pass
 	after             regression // the host's time after a step: per step, per decode step and batch, per prefill step and batch
 	afterN            float64
+	passLaw           regression // the scheduler's time: per pass, per pass and batch
 	cycles            regression // q: per decode step, per step and batch, per prefill window of another
-	part              float64    // of the last window
+	part              float64    // of the last window, and at least what the host takes of a step of few requests
 	small             float64    // requests of a prefill step
 	lawN              float64    // requests in cycles
-	swallowed         float64    // decayed share of ends inside another's prefill window
-	ends              float64
-	forwardSeen       bool
+	// With asynchronous output processing: runs of prefill windows that follow each other at once, per window; the time of the
+	// engine's loop outside of executor and scheduler, and the steps it was spent in.
+	runs        float64
+	loop, loops float64
+	swallowed   float64 // decayed share of ends inside another's prefill window
+	ends        float64
+	forwardSeen bool
 }
 
 type ratioSums struct{ num, den float64 }
@@ -83,6 +91,8 @@ type estimate struct {
 	gap         float64 // host gap of a decode step
 	prefillWall float64 // time of prefill steps in the window
 	between     float64 // time of a prefill step outside its window
+	// The same by the requests that run, where it is known: so much, and so much for each.
+	betweenBase, betweenSeq float64
 
 	prefill, decode        float64
 	executeHost, scheduler float64
@@ -138,7 +148,7 @@ func (d *device) add(r *record, i int32, w float64, over bool) float64 {
 		d.schedN += w
 		d.sched += w * float64(r.scheduler) / l
 	}
-	v := vote{f: f, p: p, q: q, l: l, n: -1, rest: -1}
+	v := vote{f: f, p: p, q: q, l: l, n: -1, rest: -1, sched: -1}
 	if r.has(hasSteps) {
 		n := float64(r.out) - 1
 		v.n, v.others, v.host = n, float64(k2-k1), -1
@@ -148,12 +158,14 @@ func (d *device) add(r *record, i int32, w float64, over bool) float64 {
 		if r.has(hasScheduler) {
 			d.passes += w * (n + 1 + float64(k2-k1))
 			d.passed += w * float64(r.scheduler)
+			v.sched = float64(r.scheduler)
 		}
 		if r.has(hasExecute) {
 			v.host = max(0, float64(r.execute)-f)
 			if r.has(hasScheduler) {
 				m := v.others
-				v.rest = max(q-(float64(r.execute)-p)-float64(r.scheduler)*(n+m)/(n+m+1), 0)
+				v.budget, v.budgeted = q-(float64(r.execute)-p)-float64(r.scheduler)*(n+m)/(n+m+1), true
+				v.rest = max(v.budget, 0)
 			}
 			d.hostN += w * n
 			d.hostW += w
@@ -240,6 +252,9 @@ func (d *device) estimate(occupied, w0, w1 int64, batch, started float64) estima
 	outside := max(occ-inPrefill, 0)
 
 	// The host parts of a prefill window and of a decode step.
+	if d.runs == 0 {
+		d.runs = 1
+	}
 	if d.small = max(d.small, 1); nPrefill > 0 {
 		d.small += 0.2 * (max(1, started/nPrefill) - d.small)
 	}
@@ -247,7 +262,7 @@ func (d *device) estimate(occupied, w0, w1 int64, batch, started float64) estima
 	if d.passes > 0 {
 		pass = d.passed / d.passes
 	}
-	inExecutor, perStep := 0.0, 0.0
+	inExecutor, perStep, small := 0.0, 0.0, 0.0
 	if d.hostW > 0 {
 		mean := d.host / (d.hostN + d.hostW)
 		inExecutor = mean
@@ -255,6 +270,7 @@ func (d *device) estimate(occupied, w0, w1 int64, batch, started float64) estima
 		if h, ok := d.hostLaw.solve([3]prior{{mean, 10}, {0, 0.0005}, {0, 1}}); ok {
 			inExecutor = min(max(h[0]+h[1]*d.small, 0.1*mean), mean)
 		}
+		small = inExecutor
 		if c, ok := d.hostPart.solve([3]prior{{inExecutor, 0.2*inExecutor + 1e-5}, {0, 1}, {0, 0.0005}}); ok {
 			inExecutor = min(max(c[0], 0), 0.5)
 		}
@@ -264,6 +280,7 @@ func (d *device) estimate(occupied, w0, w1 int64, batch, started float64) estima
 	}
 	async := d.async()
 	e.part = inExecutor
+	d.part = small
 	if async || d.hostW == 0 {
 		guess := 0.002
 		if async {
@@ -280,10 +297,13 @@ func (d *device) estimate(occupied, w0, w1 int64, batch, started float64) estima
 		}
 		return min(max(num/den, 0), 1)
 	}
-	d.part = e.part
+	d.part = max(d.part, e.part)
 	delta := density(d.masked.num+e.part*d.maskedN, d.masked.den)
 	mixed := density(d.mixed.num, d.mixed.den)
-	d.castVotes(delta, mixed, e.part, length)
+	if async && nPrefill > 0 {
+		d.runs += 0.2 * (float64(d.mask.runs(k0, k1))/nPrefill - d.runs)
+	}
+	d.castVotes(delta, mixed, e.part, e.part-inExecutor, length)
 
 	e.ok = true
 	e.mode = d.mode()
@@ -304,9 +324,18 @@ func (d *device) estimate(occupied, w0, w1 int64, batch, started float64) estima
 			n, m := d.fSteps, d.others
 			forward := delta * d.fDecode / n
 			between := d.between(pass, pass-(e.part-inExecutor))
+			if async && d.loops > 0 {
+				// What is told by what all else accounts for needs no guess.
+				between = d.runs * (pass - (e.part - inExecutor) + max(d.loop/d.loops, 0))
+			}
 			e.between = between
-			if after, ok := d.afterPrefill(batch); ok && !async {
-				e.between = pass + after
+			if a, ok := d.afterPrefill(batch); ok && !async {
+				e.between = pass + a.at(batch)
+				if c, ok := d.passLaw.solve([3]prior{{pass, pass + 1e-5}, {0, 0.0005}, {0, 1}}); ok && c[1] > 0 {
+					// The mean pass is kept: it is measured.
+					e.betweenSeq = min(c[1], pass/max(batch, 1)) + a.seq
+					e.betweenBase = e.between - e.betweenSeq*batch
+				}
 			}
 			other := max((d.fDecode-n*(forward+perStep+pass)-m*between)/n, 0)
 			cycle := forward + perStep + pass + other
@@ -335,26 +364,35 @@ func (d *device) between(pass, guess float64) float64 {
 	return guess
 }
 
-// afterPrefill is the host's time after a prefill step with so many requests running, and whether it is known: decode
+// linear is so much, and so much for each running request.
+type linear struct{ base, seq float64 }
+
+func (l linear) at(batch float64) float64 { return max(l.base+l.seq*batch, 0) }
+
+// afterPrefill is the host's time after a prefill step by the requests running, near so many, and whether it is known: decode
 // steps and prefill steps have the same base and differ in what they take per request. At full load they come in a
 // fixed ratio, so that no more is asked of the requests than they can tell: it is not more than after a
 // decode step.
-func (d *device) afterPrefill(batch float64) (float64, bool) {
+func (d *device) afterPrefill(batch float64) (linear, bool) {
 	if d.afterN <= 30 {
-		return 0, false
+		return linear{}, false
 	}
 	c, ok := d.after.solve([3]prior{{0, 0.1}, {0, 0.001}, {0, 0.001}})
 	if !ok {
-		return 0, false
+		return linear{}, false
 	}
 	slope := max(c[1], 0)
 	c, ok = d.after.solve([3]prior{{0, 0.1}, {0, 0.001}, {0.4 * slope, 0.3*slope + 1e-7}})
-	return min(max(c[0]+c[2]*batch, 0), max(c[0]+c[1]*batch, 0)), ok
+	prefill, decode := linear{c[0], c[2]}, linear{c[0], c[1]}
+	if prefill.at(batch) > decode.at(batch) {
+		return decode, ok
+	}
+	return prefill, ok
 }
 
 // castVotes lets every request that ended in the window, once, speak for a mode and about the
-// host parts.
-func (d *device) castVotes(masked, mixed, part, length float64) {
+// host parts. swallowed is what a prefill window holds of the loop and, with asynchronous output processing, of the next step.
+func (d *device) castVotes(masked, mixed, part, swallowed, length float64) {
 	if len(d.votes) == 0 {
 		return
 	}
@@ -366,8 +404,11 @@ func (d *device) castVotes(masked, mixed, part, length float64) {
 	d.maskPart.fade(fade)
 	d.cycles.fade(fade)
 	d.after.fade(fade)
+	d.passLaw.fade(fade)
 	d.afterN *= fade
 	d.lawN *= fade
+	d.loop *= fade
+	d.loops *= fade
 	for _, v := range d.votes {
 		scale := 1 / (v.l + 0.25)
 		a := (v.f - max(0, v.p-part) - masked*v.q) * scale
@@ -389,6 +430,16 @@ func (d *device) castVotes(masked, mixed, part, length float64) {
 			d.hostPart.add(1, v.n, v.n*v.batch, v.host, steep(v.host, 0.0005))
 		}
 		d.maskPart.add(1, v.n, v.n*v.batch, v.p-v.f, steep(v.p-v.f, 0.001))
+		if v.sched >= 0 {
+			n := v.n + v.others + 1
+			d.passLaw.add(n, n*v.batch, 0, v.sched, weight(v.sched, 0.0001))
+		}
+		if v.n > 0 && v.budgeted {
+			// Of the time without any prefill window each run of them has swallowed the begin of a decode step.
+			runs := v.others * d.runs
+			d.loop += v.budget + runs*swallowed
+			d.loops += v.n + 1 + runs
+		}
 		if v.n > 0 && v.rest >= 0 {
 			d.after.add(v.n+v.others+1, v.n*v.batch, v.others*v.batch, v.rest, weight(v.rest, 0.0005))
 			d.afterN++

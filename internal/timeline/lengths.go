@@ -5,7 +5,10 @@ package timeline
 
 // Recent running times as a decaying histogram: what grace and completeness follow from.
 
-import "math"
+import (
+	"math"
+	"time"
+)
 
 const (
 	lengthsPerOctave = 8
@@ -125,4 +128,53 @@ func (h *lengths) residual() float64 {
 		}
 	}
 	return ss / h.total
+}
+
+// begun is when an engine began, as far as its requests tell.
+type begun struct{ rs, re int64 } // first schedule of the first; first end
+
+func (b *begun) add(r *record) {
+	if b.re == 0 {
+		b.rs, b.re = r.rs, r.re
+	}
+	b.rs, b.re = min(b.rs, r.rs), min(b.re, r.re)
+}
+
+const (
+	lengthsHalfLife = 10 * time.Minute
+	// maxBegun bounds by how much grow may multiply.
+	maxBegun = 4
+	// begunBefore is the part of a request's time within which requests must have begun to end for the engine to have begun, too.
+	begunBefore = 0.1
+	// begunFor is how long, s, an engine has just begun.
+	begunFor = 3600
+)
+
+// grow makes h what the lengths seen of an engine stand for at a moment: of one that has just begun only those have ended that began
+// early enough, which few of the long ones did. Of one that ran before it was looked at, requests end of all ages.
+func (b *begun) grow(h *lengths, seen *lengths, at int64) {
+	*h = *seen
+	known := float64(at-b.rs) / sec
+	if b.re == 0 || known > begunFor {
+		return
+	}
+	tau := lengthsHalfLife.Seconds() / math.Ln2
+	exposure := func(s float64) float64 { return -math.Expm1(-max(s, 0) / tau) }
+	all := exposure(known)
+	h.n, h.total = 0, 0
+	for i := range h.count {
+		if h.count[i] > 0 {
+			l := float64(h.sum[i] / h.count[i])
+			if float64(b.re-b.rs)/sec <= begunBefore*l {
+				f := float32(maxBegun)
+				if e := exposure(known - l); e*maxBegun > all {
+					f = float32(all / e)
+				}
+				h.count[i] *= f
+				h.sum[i] *= f
+			}
+		}
+		h.n += float64(h.count[i])
+		h.total += float64(h.sum[i])
+	}
 }

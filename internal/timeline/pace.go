@@ -50,10 +50,10 @@ type pace struct {
 	in, out   float64    // tokens of requests
 	prefill   float64    // s in prefill steps
 	made      float64    // output tokens meanwhile
+	share     float64    // of the last window's time that went into prompts
 
 	// Of the last window solved.
 	masked  bool
-	between float64
 	lo, hi  int64   // bins
 	perBin  float64 // 1 / bin, and of a fine bin
 	perFine float64
@@ -65,10 +65,14 @@ type pace struct {
 
 // paceScratch is of the window that is being computed.
 type paceScratch struct {
-	cover      []int64 // at the start of each bin, as prefills.cover
+	between    []float64 // what a prefill step takes outside of its window, s, by bins
+	cover      []int64   // at the start of each bin, as prefills.cover
 	covered    []int
 	cumTokens  []float64 // at the start of each fine bin
+	rawTokens  []float64 // the same before smooth
 	cum        []float64 // steps at the start of each bin
+	uneven     []float64 // by which a bin's mean pace is higher than its requests'; empty where it is not worth a look
+	crowd      []float64 // decoding requests in each fine bin
 	num, den   []float64
 	rows       []paceRow
 	short      []int32   // requests that made all their tokens at about the same moment
@@ -148,7 +152,7 @@ func (p *pace) part(m *prefills, b, at int64) float64 {
 	i := b - p.lo
 	if p.masked {
 		c, k := m.coverIn(at, p.covered[i], p.covered[i+1])
-		return d - float64(c-p.cover[i])/sec - p.between*float64(k-p.covered[i])
+		return d - float64(c-p.cover[i])/sec - p.between[i]*float64(k-p.covered[i])
 	}
 	if p.tokenTime == 0 {
 		return d
@@ -182,7 +186,7 @@ func quotient(n, d int64, inverse float64) int64 {
 func (p *pace) has(r *record) bool { return r.has(hasSteps) && r.out > 1 }
 
 // lay chooses the bins and the requests for a window, and places the requests in the bins.
-func (p *pace) lay(t *Timeline, w0, w1 int64) bool {
+func (p *pace) lay(t *Timeline, w0, w1 int64, e *estimate) bool {
 	oldest := w0/p.bin - paceBack
 	p.lo, p.hi = w0/p.bin, (w1+p.bin-1)/p.bin
 	ahead := w1 + paceAhead
@@ -220,6 +224,7 @@ func (p *pace) lay(t *Timeline, w0, w1 int64) bool {
 			cover, covered = append(cover, c), append(covered, k)
 		}
 		p.cover, p.covered = cover, covered
+		p.layBetween(t, e)
 	case p.tokens != nil:
 		c := 0.0
 		cumTokens := append(slices.Grow(p.cumTokens, n*finePerBin+1), c)
@@ -230,12 +235,13 @@ func (p *pace) lay(t *Timeline, w0, w1 int64) bool {
 			cumTokens = append(cumTokens, c)
 		}
 		p.cumTokens = cumTokens
+		p.smooth()
 	}
 	c := 0.0
 	for b := p.lo; b < p.hi; b++ {
 		var d float64
 		if i := b - p.lo; p.masked {
-			d = float64(p.bin-(p.cover[i+1]-p.cover[i]))/sec - p.between*float64(p.covered[i+1]-p.covered[i])
+			d = float64(p.bin-(p.cover[i+1]-p.cover[i]))/sec - p.between[i]*float64(p.covered[i+1]-p.covered[i])
 		} else {
 			d = p.part(&t.mask, b, (b+1)*p.bin)
 		}
@@ -261,6 +267,82 @@ func (p *pace) lay(t *Timeline, w0, w1 int64) bool {
 	return k > 0 && n > 0
 }
 
+const (
+	// promptBound is the share of the time that prompts take of the bins around one, smoothBins on either side, from which on their
+	// tokens are smoothed, by smoothFine fine bins on either side.
+	promptBound = 0.65
+	smoothBins  = 2
+	smoothFine  = finePerBin / 2
+)
+
+// smooth evens out the tokens of prompts where these take most of the time. What is left for decoding is a small
+// difference there, and a prompt's tokens are not read as evenly over its prefill as they are counted.
+func (p *pace) smooth() {
+	if p.tokenTime == 0 {
+		return
+	}
+	bins, last := int(p.hi-p.lo), int(p.hi-p.lo)*finePerBin
+	p.rawTokens = p.rawTokens[:0]
+	for i := range bins {
+		a, b := max(i-smoothBins, 0), min(i+smoothBins+1, bins)
+		c := p.cumTokens
+		if len(p.rawTokens) > 0 {
+			c = p.rawTokens
+		}
+		if p.tokenTime*(c[b*finePerBin]-c[a*finePerBin]) < promptBound*float64(int64(b-a)*p.bin)/sec {
+			continue
+		}
+		if len(p.rawTokens) == 0 {
+			p.rawTokens = append(p.rawTokens, p.cumTokens...)
+			c = p.rawTokens
+		}
+		from, to := i*finePerBin, (i+1)*finePerBin
+		lo, hi, sum := from, from, 0.0 // sum of c[lo:hi]
+		for k := from; k < to; k++ {
+			for ; hi <= min(k+smoothFine, last); hi++ {
+				sum += c[hi]
+			}
+			for lo < k-smoothFine {
+				sum -= c[lo]
+				lo++
+			}
+			for lo > max(k-smoothFine, 0) {
+				lo--
+				sum += c[lo]
+			}
+			p.cumTokens[k] = sum / float64(hi-lo)
+		}
+	}
+	if len(p.rawTokens) == 0 {
+		return
+	}
+	// Where smooth meets rough the count must not go back.
+	for k := 1; k <= last; k++ {
+		p.cumTokens[k] = max(p.cumTokens[k], p.cumTokens[k-1])
+	}
+}
+
+// layBetween says what a prefill step takes outside of its window in each bin, by the requests that ran then.
+func (p *pace) layBetween(t *Timeline, e *estimate) {
+	p.between = p.between[:0]
+	between := e.between
+	if e.betweenSeq <= 0 {
+		for b := p.lo; b < p.hi; b++ {
+			p.between = append(p.between, between)
+		}
+		return
+	}
+	at, known := t.batches.at(p.lo * p.bin)
+	for b := p.lo; b < p.hi; b++ {
+		next, ok := t.batches.at((b + 1) * p.bin)
+		if known && ok {
+			between = max(e.betweenBase+e.betweenSeq*(next-at)/(float64(p.bin)/sec), 0)
+		} // else it is as before
+		p.between = append(p.between, between)
+		at, known = next, ok
+	}
+}
+
 // before is cum at a place between bins.
 func (p *pace) before(x float32) float64 {
 	i, f := split(x, len(p.cum)-1)
@@ -281,9 +363,10 @@ func zeros(s []float64, n int) []float64 {
 }
 
 // solve brings the pace up to date with the requests known, for a window.
-func (p *pace) solve(t *Timeline, w0, w1 int64, masked bool, between float64) bool {
+func (p *pace) solve(t *Timeline, w0, w1 int64, e *estimate) bool {
 	p.rows, p.short = p.rows[:0], p.short[:0]
-	p.bin, p.masked, p.between = binOf(t.win), masked, between
+	masked := e.mode == ModeMasked
+	p.bin, p.masked = binOf(t.win), masked
 	p.perBin, p.perFine = 1/float64(p.bin), 1/float64(p.bin/finePerBin)
 	fade := math.Exp2(-float64(w1-w0) / (5 * 60 * sec))
 	p.perToken.fade(fade)
@@ -294,7 +377,7 @@ func (p *pace) solve(t *Timeline, w0, w1 int64, masked bool, between float64) bo
 	if law, ok := p.perToken.solve([3]prior{{0, 1}, {0, 0.001}, {0, 0.001}}); ok && p.learnt > 30 && !masked {
 		p.tokenTime = max(law[2], 0)
 	}
-	if !p.lay(t, w0, w1) {
+	if !p.lay(t, w0, w1, e) {
 		return false
 	}
 	n := len(p.u)
@@ -379,7 +462,9 @@ func (p *pace) sum() {
 
 // step is the mean step of the window just solved: of the time in which requests decode, decoding, what
 // steps that decode take, over their number.
-func (p *pace) step(m *prefills, decoding []span) (step, steps float64, ok bool) {
+func (p *pace) step(t *Timeline, w0, w1 int64, decoding []span) (step, steps float64, ok bool) {
+	m := &t.mask
+	p.level(t, w0, w1)
 	time := 0.0
 	for _, s := range decoding {
 		for a := s.a; a < s.b; {
@@ -391,7 +476,11 @@ func (p *pace) step(m *prefills, decoding []span) (step, steps float64, ok bool)
 			} else {
 				time += float64(e-a) / sec // prompts are part of the steps
 			}
-			steps += d * p.rate[b%paceLen]
+			r := p.rate[b%paceLen]
+			if i := b - w0/p.bin; len(p.uneven) > 0 {
+				r *= p.uneven[i]
+			}
+			steps += d * r
 			a = e
 		}
 	}
@@ -400,6 +489,73 @@ func (p *pace) step(m *prefills, decoding []span) (step, steps float64, ok bool)
 	}
 	return time / steps, steps, true
 }
+
+// level finds by how much the mean pace of each of the window's bins is higher than that of the requests in it: in a bin, moments with
+// many requests are slow ones, and more requests speak of them. It is worth a look where requests are not much longer than a bin; the law
+// says by how much a crowd slows a step. With prompts in the steps that decode, more than the crowd slows them.
+func (p *pace) level(t *Timeline, w0, w1 int64) {
+	p.uneven = p.uneven[:0]
+	var length float64
+	for i := range p.rows {
+		length += float64(p.rows[i].u)
+	}
+	if !p.masked || length > levelBelow*float64(p.bin)/sec*float64(len(p.rows)) {
+		return
+	}
+	a, b, _, _, ok := p.law().fit()
+	a = max(a, 0.5*t.device.minStep())
+	if !ok || !(a > 0) || b <= 0 {
+		return
+	}
+	first, fine := w0/p.bin, p.bin/finePerBin
+	bins := (w1+p.bin-1)/p.bin - first
+	n := int(bins) * finePerBin
+	p.crowd = p.crowd[:0]
+	for range n + 2 {
+		p.crowd = append(p.crowd, 0)
+	}
+	edge := func(at int64, by float64) {
+		x := max(float64(at-first*p.bin)/float64(fine), 0)
+		if x >= float64(n) {
+			return
+		}
+		k := int(x)
+		f := x - float64(k)
+		p.crowd[k] += by * (1 - f)
+		p.crowd[k+1] += by * f
+	}
+	for i := range p.rows {
+		r := &t.main[p.rows[i].i]
+		edge(r.first(), r.weight())
+		edge(r.re, -r.weight())
+	}
+	crowd, k := 0.0, 0
+	for i := first; i < first+bins; i++ {
+		var time, steps, ofAll, stepsOfAll, last float64
+		for j := int64(1); j <= finePerBin; j++ {
+			crowd += p.crowd[k]
+			k++
+			now := p.part(&t.mask, i, i*p.bin+min(j*fine, p.bin))
+			d := max(now-last, 0)
+			last = now
+			if crowd < 1e-6 {
+				continue
+			}
+			rate := d / (a + b*max(crowd, 1))
+			some := min(crowd, 1)
+			time, steps = time+d*some, steps+rate*some
+			ofAll, stepsOfAll = ofAll+d*crowd, stepsOfAll+rate*crowd
+		}
+		f := 1.0
+		if time > 0 && stepsOfAll > 0 {
+			f = max(steps/time*ofAll/stepsOfAll, 1)
+		}
+		p.uneven = append(p.uneven, f)
+	}
+}
+
+// levelBelow is the mean decoding time of requests, in bins, below which bins are levelled.
+const levelBelow = 2
 
 // tokensMade is the output tokens of the window just solved, of the requests that say how many steps there
 // were: tokens are made when steps are, not evenly over a request's life.

@@ -195,13 +195,40 @@ func TestFull(t *testing.T) {
 		tl.full.add(&w, tl, 100, 100, 5)
 	}
 	assert.InDelta(t, 10, tl.full.time, 0.1, "the first 20 s do not count")
-	assert.InDelta(t, 10, tl.full.limited, 0.1, "half a batch")
+	assert.InDelta(t, 30, tl.full.limited, 0.2, "half a batch, and nothing that is read")
 	assert.InDelta(t, 100, tl.full.tokens/tl.full.time, 1e-6)
 	tl.full.add(&w, tl, 0, 100, 1)
 	assert.Zero(t, tl.full.streak, "hardly anybody waits")
 	w.Set(QueuePressure, 0.5)
 	tl.full.add(&w, tl, 0, 100, 5)
 	assert.Zero(t, tl.full.streak)
+}
+
+func TestFullOfPrompts(t *testing.T) {
+	tl := New(Config{})
+	w := Window{}
+	w.Set(QueuePressure, 1)
+	w.Set(RunningMax, 50)
+	tl.pace.share = 0.6
+	for range 6 {
+		tl.full.add(&w, tl, 100, 100, 5)
+	}
+	assert.InDelta(t, 40, tl.full.limited, 0.6, "at first they may wait to be read")
+	assert.InDelta(t, 100, tl.full.rate(), 1e-6, "all windows are full ones: their mix is the mix")
+
+	// As many windows with a third of the prompts: 0.4 s of each second make 100 tokens, and prompts take 0.4 s of 100 on average.
+	w.Set(QueuePressure, 0)
+	tl.pace.share = 0.2
+	for range 2 {
+		tl.full.add(&w, tl, 100, 100, 0)
+	}
+	all := tl.full.allPrompts / tl.full.allTokens
+	assert.InDelta(t, 0.0040, all, 1e-4)
+	assert.InEpsilon(t, 1/(0.004+all), tl.full.rate(), 1e-3)
+
+	tl.pace.masked = true
+	tl.full.add(&w, tl, 100, 100, 0)
+	assert.Zero(t, tl.full.time, "another mode has other prompts")
 }
 
 // overloaded are requests that come at a rate and are served 8 a second in their order, each for 5 s.

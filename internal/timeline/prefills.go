@@ -226,6 +226,17 @@ func (p *prefills) coverAt(t int64, k int) int64 {
 	return e.cum + min(t-e.start, p.length(k-1))
 }
 
+// runs is the number of the entries [k0, k1) that do not follow the one before at once.
+func (p *prefills) runs(k0, k1 int) int {
+	n := 0
+	for k := k0; k < k1; k++ {
+		if k == 0 || p.entries[k-1].start+p.length(k-1) < p.entries[k].start {
+			n++
+		}
+	}
+	return n
+}
+
 // drop forgets entries that ended before t.
 func (p *prefills) drop(t int64) {
 	k := 0

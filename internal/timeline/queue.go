@@ -77,7 +77,9 @@ func (q *arrivals) rate(at int64, gap float64) (rate, sigma float64, ok bool) {
 	// No process that is worth waiting for is steadier than Poisson's.
 	dispersion := 1.0
 	if mean > 0 {
-		dispersion = max((squares/blocks-mean*mean)*blocks/(blocks-1)/mean, 1)
+		dispersion = (squares/blocks - mean*mean) * blocks / (blocks - 1) / mean
+		// Of few minutes that are alike little follows: two standard deviations of a variance of so many.
+		dispersion = max(dispersion*(1+2*math.Sqrt(2/(blocks-1))), 1)
 	}
 	rate = n / used
 	return rate, math.Sqrt(dispersion * rate * gap * (1 + gap/used)), true

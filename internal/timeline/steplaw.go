@@ -116,10 +116,10 @@ func (t *Timeline) capacity(w *Window, occ, batch, waiting float64) {
 	}
 	switch {
 	case measured:
-		c = t.full.tokens / t.full.time
+		c = t.full.rate()
 	case !known || hi < m/4 || hi < 1.25*lo && hi < 0.8*m:
 		return
-	case t.full.limited > minFull:
+	case t.full.limited > minLimited:
 		return // requests waited while the batch was smaller: it will not get to m
 	case c > 1.1*t.best*max(m/hi, 1):
 		// From the largest batch seen to a full one, throughput grows by no more than the batch does. A law that
@@ -137,35 +137,64 @@ const (
 	mostlyPrompts = 0.7
 	// halfPrompts is the same where the law is not known.
 	halfPrompts = 0.5
+	// unmetPrompts is the share of a window's time that goes into prompts up to which requests that wait at a batch that is not full wait for
+	// something else than their turn to be read.
+	unmetPrompts = 0.5
 	// minFull and minFullPrompts are the time, s, that an engine must have been full for its output to be
 	// its capacity.
 	minFull        = 30
 	minFullPrompts = 300
+	// minLimited is the time, s, in which requests waited at a batch that was not full from which on it is thought not to get full.
+	minLimited = 5
 )
 
 // full is what the engine made while requests waited for it all the time: no law is needed then.
 type full struct {
 	tokens, time float64 // decayed
-	limited      float64 // s of it with a batch well below MaxNumSeqs, decayed
-	streak       float64 // s
+	prompts      float64 // s of it that went into prompts, decayed
+	// The same of all windows, full or not, since the batch has had time to get the mix of a lasting load.
+	allTokens, allPrompts float64
+	age                   float64 // s
+	masked                bool
+	limited               float64 // s of it with a batch well below MaxNumSeqs, decayed
+	streak                float64 // s
+}
+
+// rate is the output tokens per second of a full engine with the prompts that come in the long run: it is full when
+// many come.
+func (f *full) rate() float64 {
+	if !(f.allTokens > 0) || f.prompts > mostlyPrompts*f.time {
+		return f.tokens / f.time
+	}
+	return 1 / ((f.time-f.prompts)/f.tokens + f.allPrompts/f.allTokens)
 }
 
 // add takes a window with its output tokens per second and its waiting requests.
 func (f *full) add(w *Window, t *Timeline, out, m, waiting float64) {
 	length := float64(t.win) / sec
 	fade := math.Exp2(-length / (30 * 60))
-	f.tokens, f.time, f.limited = f.tokens*fade, f.time*fade, f.limited*fade
+	f.tokens, f.time, f.limited, f.prompts = f.tokens*fade, f.time*fade, f.limited*fade, f.prompts*fade
+	f.allTokens, f.allPrompts = f.allTokens*fade, f.allPrompts*fade
+	if f.masked != t.pace.masked { // it took prompts' time for something else
+		*f = full{masked: t.pace.masked, limited: f.limited}
+	}
+	if f.age += length; f.age > 2*max(20, t.lengths.residual()) {
+		f.allTokens += out * length
+		f.allPrompts += t.pace.share * length
+	}
 	if waiting < 2 || w.Value(QueuePressure) < 0.98 {
 		f.streak = 0
 		return
 	}
 	// First the batch gets the mix of a full engine, in which long requests are frequent.
-	if f.streak >= max(20, t.lengths.residual()) {
+	lasting := f.streak >= max(20, t.lengths.residual())
+	if lasting {
 		f.tokens += out * length
 		f.time += length
-		if w.Value(RunningMax) < 0.85*m {
-			f.limited += length
-		}
+		f.prompts += t.pace.share * length
+	}
+	if w.Value(RunningMax) < 0.85*m && (lasting || t.pace.share < unmetPrompts) {
+		f.limited += length
 	}
 	f.streak += length
 }

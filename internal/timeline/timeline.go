@@ -48,7 +48,9 @@ type Timeline struct {
 	late    int64 // since the last window
 	windows []Window
 
+	begun   begun
 	lengths lengths
+	running lengths // lengths, as they would be of an engine that did not just begin
 	totals  lengths // the same of the whole time since arrival
 	queue   arrivals
 	mask    prefills
@@ -58,6 +60,7 @@ type Timeline struct {
 	pace    pace
 	full    full
 	find    detector
+	idle    idle
 
 	// Of the window that is being computed.
 	bracket *bracket
@@ -107,7 +110,7 @@ func (t *Timeline) reset() {
 	t.cut(0, 0)
 	t.mask.packed, t.mask.start, t.mask.end = t.mask.packed[:0], 0, 0
 	t.pace.restart()
-	t.queue, t.full.streak = arrivals{}, 0
+	t.queue, t.full.streak, t.begun = arrivals{}, 0, begun{}
 	t.setGrace()
 }
 
@@ -420,7 +423,7 @@ func (t *Timeline) move() {
 		return compareRecords(&s.moved[a.i], &s.moved[b.i])
 	})
 	windows := s.spans[:0]
-	fade := math.Exp2(-float64(t.win) / float64(10*time.Minute))
+	fade := math.Exp2(-float64(t.win) / float64(lengthsHalfLife))
 	t.lengths.decay(fade)
 	t.totals.decay(fade)
 	t.mask.distinct *= fade
@@ -429,6 +432,7 @@ func (t *Timeline) move() {
 		r := &s.moved[at.i]
 		t.countLate(r)
 		t.lastEnd = max(t.lastEnd, r.re)
+		t.begun.add(r)
 		t.lengths.add(float64(r.re-r.rs)/sec, r.weight())
 		t.totals.add(float64(r.re-r.arrival())/sec, r.weight())
 		if t.device.mode() == ModeMixed || !r.has(hasForward) {
