@@ -17,7 +17,6 @@ import (
 	"math"
 	"math/bits"
 	"slices"
-	"unsafe"
 )
 
 type bracket struct {
@@ -35,10 +34,6 @@ type constraint struct {
 	s, e   int32
 	next   int32 // constraint with the same end
 	score  float64
-}
-
-func (k *bracket) memory() int {
-	return cap(k.c)*int(unsafe.Sizeof(constraint{})) + (cap(k.points)+cap(k.cap)+cap(k.dist)+cap(k.scores))*8 + cap(k.ending)*4
 }
 
 // A window takes up to minConstraints + the requests that ended in it, and maxConstraints (times its length in
