@@ -43,6 +43,7 @@ func (e *Emitter) observe() error {
 		builder.RegisterServingMetricsRequestsLostCallback(number(func(s *serving.Stats) int64 { return s.Lost })),
 		builder.RegisterServingMetricsRequestsLateCallback(number(func(s *serving.Stats) int64 { return s.Late })),
 		builder.RegisterServingMetricsRequestsOutlyingCallback(number(func(s *serving.Stats) int64 { return s.Outlying })),
+		builder.RegisterServingMetricsWindowsSkippedCallback(number(func(s *serving.Stats) int64 { return s.SkippedWindows })),
 		builder.RegisterServingMetricsRequestsOverflowCallback(number(func(s *serving.Stats) int64 { return s.Overflow })),
 		builder.RegisterServingMetricsAttributesCutCallback(number(func(s *serving.Stats) int64 { return s.Cut })),
 		builder.RegisterServingMetricsDedupeForgottenCallback(number(func(s *serving.Stats) int64 { return s.Forgotten })),

@@ -77,6 +77,7 @@ func TestOwnTelemetry(t *testing.T) {
 		metadatatest.AssertEqualServingMetricsRequestsLost(t, f.telemetry, points(0), ignore)
 		metadatatest.AssertEqualServingMetricsRequestsLate(t, f.telemetry, points(0), ignore)
 		metadatatest.AssertEqualServingMetricsRequestsOutlying(t, f.telemetry, points(0), ignore)
+		metadatatest.AssertEqualServingMetricsWindowsSkipped(t, f.telemetry, points(0), ignore)
 		metadatatest.AssertEqualServingMetricsLastCollect(t, f.telemetry, []metricdata.DataPoint[float64]{{
 			Value: lastCollect, Attributes: attribute.NewSet(attribute.String("processor", testID.String())),
 		}}, ignore)

@@ -29,6 +29,7 @@ type Aggregator struct {
 	shapes     []histogramShape // by histogramID
 	objectives *objectives
 	windows    timeline.Config
+	budget     timeline.Budget // of all engines
 	clock      steadyClock
 	onNew      func(EngineInfo)
 
@@ -103,6 +104,8 @@ func New(c *Config, set Settings) (*Aggregator, error) {
 		onNew:      set.OnNewEngine,
 		dedupe:     newDedupe(c.Dedupe.Window, c.Dedupe.MaxEntries),
 	}
+	a.windows.Budget = &a.budget
+	a.budget.Refill(spareWindows)
 	if set.Seen.fits(a.dedupe) {
 		a.dedupe = set.Seen.dedupe
 	}
@@ -222,7 +225,7 @@ func (a *Aggregator) recordResource(b *batch, rs ptrace.ResourceSpans, annotate 
 		}
 	}
 	a.flush(b, resource, annotate)
-	b.engine.id = engineid.ID{}
+	b.engine.id, b.engine.service = engineid.ID{}, ""
 }
 
 // flush records the requests that were read, all of one engine.

@@ -16,8 +16,8 @@ import (
 	"github.com/otelcol-serving/otelcol-serving/internal/llmrequest"
 )
 
-// dedupe remembers (trace ID, span ID) for at least a window, at most two, in two generations: a new one is
-// begun when the window is over or the current one is full, which forgets the one before.
+// dedupe remembers (trace ID, span ID) for at least a window, less than three, in two generations: a new one is
+// begun with the first span after the window is over or the current one is full, which forgets the one before.
 //
 // Of a span, 64 bits of a hash are remembered that nobody outside can foretell. A new span is taken for a
 // resent one with a chance of the spans remembered over 2^64: with the default of a million, once in

@@ -153,7 +153,7 @@ func (e *engine) record(a *Aggregator, b *batch) bool {
 		noted := a.noted.Add(int64(len(b.fresh)))
 		if e.noted.len() >= maxNoted || noted >= maxNotedTotal && e.noted.len() >= chunkSize {
 			noted := e.noted.take(a)
-			e.windows.add(noted, e.about(a))
+			e.windows.add(noted, e.about(a), &a.stats)
 			a.chunks.put(noted.chunks)
 		}
 	}

@@ -62,6 +62,7 @@ func (a *Aggregator) Take() *Snapshot {
 	a.taking.Lock()
 	defer a.taking.Unlock()
 	now, elapsed := a.clock.now()
+	a.budget.Refill(spareWindows)
 	a.recording.RLock()
 	last := a.closed
 	a.recording.RUnlock()
@@ -99,9 +100,9 @@ func (e *engine) takeWindows(a *Aggregator, now pcommon.Timestamp, last bool) (t
 	about := e.about(a)
 	slow := e.slow.take()
 	e.mu.Unlock()
-	taken = e.windows.take(noted, slow, about, now.AsTime(), last, &a.stats)
+	taken, shown, mode = e.windows.take(noted, slow, about, now.AsTime(), last, &a.stats)
 	a.chunks.put(noted.chunks)
-	return taken, e.windows.shown, e.windows.mode
+	return taken, shown, mode
 }
 
 func (e *engine) take(a *Aggregator, now pcommon.Timestamp, elapsed time.Duration, mode timeline.Mode) engineSnapshot {

@@ -37,8 +37,10 @@ type Stats struct {
 	Lost int64
 	// Late are the requests that came after a window they belong to was closed. They are in all other metrics.
 	Late int64
-	// Outlying are the requests whose time is too far from that of all others to be in a window.
+	// Outlying are the requests whose time is too far from that of all others to be in a window, or is not known.
 	Outlying int64
+	// SkippedWindows are those that were not computed, or not handed over: there were more at a time than a collect has time for.
+	SkippedWindows int64
 	// Engines and Series are those that exist.
 	Engines, Series int64
 	// LastCollect is when metrics were last handed over successfully; zero: never.
@@ -58,6 +60,7 @@ type statistics struct {
 	lost        atomic.Int64
 	late        atomic.Int64
 	outlying    atomic.Int64
+	skipped     atomic.Int64
 	lastCollect atomic.Int64 // ns since 1970
 }
 
@@ -110,7 +113,7 @@ func addNonZero(to *atomic.Int64, n int64) {
 func (a *Aggregator) Stats() Stats {
 	s := &a.stats
 	out := Stats{
-		Spans: s.spans.Load(), Duplicates: s.duplicates.Load(), Overflow: s.overflow.Load(), Cut: s.cut.Load(), Dropped: s.dropped.Load(), Lost: s.lost.Load(), Late: s.late.Load(), Outlying: s.outlying.Load(),
+		Spans: s.spans.Load(), Duplicates: s.duplicates.Load(), Overflow: s.overflow.Load(), Cut: s.cut.Load(), Dropped: s.dropped.Load(), Lost: s.lost.Load(), Late: s.late.Load(), Outlying: s.outlying.Load(), SkippedWindows: s.skipped.Load(),
 		Engines: a.engines.n.Load(), Series: a.series.n.Load(),
 	}
 	for kind := range s.requests {

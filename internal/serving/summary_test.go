@@ -384,7 +384,8 @@ func TestWaitingWindowsAreBounded(t *testing.T) {
 		q.Set(llmrequest.E2E, .5)
 		all.next(&a.chunks).Figures = q.Figures
 	}
-	w.add(all, about{})
+	w.add(all, about{}, &a.stats)
+	assert.InDelta(t, seconds, int64(len(w.waiting))+a.stats.skipped.Load(), 60, "what is left out is counted")
 	assert.LessOrEqual(t, len(w.waiting), maxPendingWindows)
 	last := w.waiting[len(w.waiting)-1]
 	total := time.Duration(0)

@@ -149,6 +149,10 @@ func (a *Aggregator) lag() time.Duration {
 	return max(a.windows.Grace, 3*time.Minute) + time.Minute
 }
 
+// spareWindows are the windows of all engines that are computed from one collect to the next beyond one for each request and those that
+// passed meanwhile: some days of idle engines in a backlog, and a second or two of one core.
+const spareWindows = 20_000
+
 // timelineConfig is what the configuration says of windows.
 func timelineConfig(c *Config) timeline.Config {
 	return timeline.Config{
@@ -159,14 +163,14 @@ func timelineConfig(c *Config) timeline.Config {
 }
 
 // add gives noted requests to the timeline and the history.
-func (w *windows) add(noted notes, about about) {
+func (w *windows) add(noted notes, about about, stats *statistics) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.addNotes(noted, &about)
+	w.addNotes(noted, &about, stats)
 }
 
 // addNotes closes windows as it goes: a backlog of hours is diagnosed as the live hours would have been.
-func (w *windows) addNotes(noted notes, about *about) {
+func (w *windows) addNotes(noted notes, about *about, stats *statistics) {
 	var (
 		derived    llmrequest.Derived
 		remembered history.Request
@@ -177,18 +181,21 @@ func (w *windows) addNotes(noted notes, about *about) {
 		history.NewRequest(&request, &derived, &remembered)
 		remembered.Good = w.objectives.met(&n.Figures)
 		w.history.AddRequest(&remembered)
-		if record, timed := timeline.NewRecord(&request); timed {
-			w.timeline.AddRecord(record)
-			w.drain(about)
+		record, timed := timeline.NewRecord(&request)
+		if !timed {
+			stats.outlying.Add(1)
+			return
 		}
+		w.timeline.AddRecord(record)
+		w.drain(about, stats)
 	})
 }
 
-// take takes the windows that were closed. With last, those that are open too.
-func (w *windows) take(noted notes, slow []history.Slow, about about, now time.Time, last bool, stats *statistics) []windowSnapshot {
+// take takes the windows that were closed, and what the last of them had. With last, those that are open too.
+func (w *windows) take(noted notes, slow []history.Slow, about about, now time.Time, last bool, stats *statistics) (taken []windowSnapshot, shown uint32, mode timeline.Mode) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.addNotes(noted, &about)
+	w.addNotes(noted, &about, stats)
 	for i := range slow {
 		w.history.AddSlow(&slow[i])
 	}
@@ -196,8 +203,8 @@ func (w *windows) take(noted notes, slow []history.Slow, about about, now time.T
 	if last {
 		w.timeline.Flush(false)
 	}
-	w.drain(&about)
-	taken := w.waiting
+	w.drain(&about, stats)
+	taken = w.waiting
 	w.waiting = nil
 	if len(taken) > 0 {
 		w.closed = now
@@ -205,12 +212,13 @@ func (w *windows) take(noted notes, slow []history.Slow, about about, now time.T
 	counted := w.timeline.Stats()
 	stats.late.Add(counted.Late - w.counted.Late)
 	stats.outlying.Add(counted.Outliers - w.counted.Outliers)
+	stats.skipped.Add(counted.SkippedWindows - w.counted.SkippedWindows)
 	w.counted = counted
-	return taken
+	return taken, w.shown, w.mode
 }
 
 // drain takes the closed windows out of the timeline and diagnoses each.
-func (w *windows) drain(about *about) {
+func (w *windows) drain(about *about, stats *statistics) {
 	w.timeline.Drain(func(window *timeline.Window) {
 		t := &w.total
 		if t.start.IsZero() {
@@ -228,6 +236,7 @@ func (w *windows) drain(about *about) {
 		}
 		w.diagnose(window, about)
 		if len(w.waiting) >= maxPendingWindows {
+			stats.skipped.Add(maxPendingWindows / 4)
 			w.waiting = append(w.waiting[:0], w.waiting[maxPendingWindows/4:]...)
 		}
 		w.waiting = append(w.waiting, windowSnapshot{Window: *window, total: *t, vanished: w.shown &^ shown, verdict: w.diagnosis.Verdict})

@@ -44,6 +44,8 @@ type Config struct {
 	// SamplingProbability is the share of requests that get here, in (0, 1]. 0 means 1. Below 1
 	// counts are divided by it and what cannot be corrected is withheld.
 	SamplingProbability float64
+	// Budget, if set, bounds the windows that are closed; those beyond it are skipped, the oldest first.
+	Budget *Budget
 }
 
 func (c Config) withDefaults() Config {

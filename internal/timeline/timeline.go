@@ -61,6 +61,7 @@ type Timeline struct {
 	full    full
 	find    detector
 	idle    idle
+	credit  int64 // windows that may be closed
 
 	// Of the window that is being computed.
 	bracket *bracket
@@ -77,6 +78,8 @@ type Stats struct {
 	Outliers int64
 	// Thinned were let go for MaxRequests.
 	Thinned int64
+	// SkippedWindows were beyond Config.Budget.
+	SkippedWindows int64
 	// DroppedWindows were not drained in time.
 	DroppedWindows int64
 	// Restarts counts jumps back of the engine's clock that were followed.
@@ -141,6 +144,7 @@ func (t *Timeline) Add(q *llmrequest.Request) Outcome {
 // AddRecord is Add of a request that was read before.
 func (t *Timeline) AddRecord(r Record) Outcome {
 	t.stats.Requests++
+	t.earn(1)
 	out := t.admit(r.record)
 	t.fresh = true
 	return out
@@ -265,6 +269,10 @@ func (t *Timeline) thin() {
 // moved on by the time that passed since, so that a silent engine reports that it is idle.
 func (t *Timeline) Advance(now time.Time) {
 	n := now.UnixNano()
+	t.earn(minCredit)
+	if t.wall != 0 && n > t.wall {
+		t.earn((n - t.wall) / t.win)
+	}
 	t.wall = n
 	if t.fresh || t.seenAt == 0 || n < t.seenAt {
 		t.fresh, t.seenAt = false, n
@@ -302,6 +310,10 @@ func (t *Timeline) Flush(drained bool) {
 		return
 	}
 	for t.begin() && t.next < t.watermark {
+		if !t.afford() {
+			t.skipTo(t.floor(t.watermark) + t.win)
+			return
+		}
 		t.horizon = max(t.horizon, t.next+t.win+t.grace)
 		t.closeOne(t.watermark)
 	}
@@ -344,6 +356,10 @@ func (t *Timeline) close(now int64) {
 			return
 		}
 		t.started = true
+		if !t.afford() {
+			t.skipTo(t.floor(now-t.win-t.grace-int64(t.cfg.Disorder)) + t.win)
+			return
+		}
 		t.horizon = max(t.horizon, t.next+t.win+t.grace)
 		t.closeOne(t.horizon)
 	}

@@ -43,6 +43,7 @@ type TelemetryBuilder struct {
 	ServingMetricsSendFailed        metric.Int64Counter
 	ServingMetricsSeries            metric.Int64ObservableGauge
 	ServingMetricsValuesRejected    metric.Int64ObservableCounter
+	ServingMetricsWindowsSkipped    metric.Int64ObservableCounter
 }
 
 // TelemetryBuilderOption applies changes to default builder.
@@ -251,6 +252,21 @@ func (builder *TelemetryBuilder) RegisterServingMetricsValuesRejectedCallback(cb
 	return nil
 }
 
+// RegisterServingMetricsWindowsSkippedCallback sets callback for observable ServingMetricsWindowsSkipped metric.
+func (builder *TelemetryBuilder) RegisterServingMetricsWindowsSkippedCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ServingMetricsWindowsSkipped, obs: o})
+		return nil
+	}, builder.ServingMetricsWindowsSkipped)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
 type observerInt64 struct {
 	embedded.Int64Observer
 	inst metric.Int64Observable
@@ -351,7 +367,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ServingMetricsRequestsOutlying, err = builder.meter.Int64ObservableCounter(
 		"otelcol_serving_metrics_requests_outlying",
-		metric.WithDescription("Requests whose time is too far from that of all others of their engine to be in a window. They are in all other metrics. [Development]"),
+		metric.WithDescription("Requests whose time is not known, or too far from that of all others of their engine, to be in a window. They are in all other metrics. [Development]"),
 		metric.WithUnit("{request}"),
 	)
 	errs = errors.Join(errs, err)
@@ -377,6 +393,12 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		"otelcol_serving_metrics_values_rejected",
 		metric.WithDescription("Values of requests that cannot be true and are in no metric. [Development]"),
 		metric.WithUnit("{value}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ServingMetricsWindowsSkipped, err = builder.meter.Int64ObservableCounter(
+		"otelcol_serving_metrics_windows_skipped",
+		metric.WithDescription("Windows of engines that were not computed or not handed over, since more were due at a time than a collect has time for. [Development]"),
+		metric.WithUnit("{window}"),
 	)
 	errs = errors.Join(errs, err)
 	return &builder, errs

@@ -170,7 +170,7 @@ func AssertEqualServingMetricsRequestsLost(t *testing.T, tt *componenttest.Telem
 func AssertEqualServingMetricsRequestsOutlying(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_serving_metrics_requests_outlying",
-		Description: "Requests whose time is too far from that of all others of their engine to be in a window. They are in all other metrics. [Development]",
+		Description: "Requests whose time is not known, or too far from that of all others of their engine, to be in a window. They are in all other metrics. [Development]",
 		Unit:        "{request}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -241,6 +241,22 @@ func AssertEqualServingMetricsValuesRejected(t *testing.T, tt *componenttest.Tel
 		},
 	}
 	got, err := tt.GetMetric("otelcol_serving_metrics_values_rejected")
+	require.NoError(t, err)
+	metricdatatest.AssertEqual(t, want, got, opts...)
+}
+
+func AssertEqualServingMetricsWindowsSkipped(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
+	want := metricdata.Metrics{
+		Name:        "otelcol_serving_metrics_windows_skipped",
+		Description: "Windows of engines that were not computed or not handed over, since more were due at a time than a collect has time for. [Development]",
+		Unit:        "{window}",
+		Data: metricdata.Sum[int64]{
+			Temporality: metricdata.CumulativeTemporality,
+			IsMonotonic: true,
+			DataPoints:  dps,
+		},
+	}
+	got, err := tt.GetMetric("otelcol_serving_metrics_windows_skipped")
 	require.NoError(t, err)
 	metricdatatest.AssertEqual(t, want, got, opts...)
 }
