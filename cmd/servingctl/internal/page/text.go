@@ -93,7 +93,7 @@ func writeEngine(b *strings.Builder, e *summary.Engine) {
 		fmt.Fprintf(b, "  how sure   %s\n", line)
 	}
 	for _, m := range e.Certainty.Missing {
-		fmt.Fprintf(b, "  not known  %s: %s %s\n", m.What, m.Why, m.Remedy)
+		fmt.Fprintf(b, "  not known  %s: %s\n", m.What, strings.TrimSpace(m.Why+" "+m.Remedy))
 	}
 }
 
