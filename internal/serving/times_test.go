@@ -46,6 +46,18 @@ func TestTimesFarApart(t *testing.T) {
 		}
 	}
 	assert.Greater(t, near, 20, "an engine at work pays with its requests")
+
+	// The next collect has time again, for a backlog with an idle hour in it.
+	before := a.Stats().SkippedWindows
+	recordAt(a, "backlog", 9, func(i int) time.Time { return testEpoch.Add(time.Duration(i/3) * 25 * time.Minute) })
+	idle := 0
+	for _, p := range find(tick(a, clock), "llm.serving.engine.occupancy") {
+		if p.instance == "backlog" {
+			idle++
+		}
+	}
+	assert.Greater(t, idle, 200)
+	assert.Equal(t, before, a.Stats().SkippedWindows)
 }
 
 func TestTimesThatNoWindowCanHave(t *testing.T) {

@@ -82,3 +82,22 @@ func TestCreditIsBounded(t *testing.T) {
 	assert.Greater(t, closed, int64(maxCredit/2))
 	assert.Positive(t, tl.Stats().SkippedWindows)
 }
+
+// At the end the budget holds, too.
+func TestBudgetAtTheEnd(t *testing.T) {
+	for _, budget := range []*Budget{nil, {}} {
+		tl := New(Config{Budget: budget, Grace: time.Hour})
+		for _, r := range []llmrequest.Request{plain(0, 0, 2, 10), plain(50, 0, 2, 10), plain(600, 0, 2, 10)} {
+			tl.Add(&r)
+		}
+		tl.Flush(false)
+		closed := int64(len(tl.Windows()))
+		if budget == nil {
+			assert.Greater(t, closed, int64(50))
+			assert.Zero(t, tl.Stats().SkippedWindows)
+			continue
+		}
+		assert.LessOrEqual(t, closed, int64(3), "one for each request")
+		assert.Greater(t, tl.Stats().SkippedWindows, int64(50))
+	}
+}
