@@ -210,6 +210,24 @@ func TestQueueOfUnknownLength(t *testing.T) {
 	assert.Equal(t, "Requests spend 90 % of their time to the first token waiting while 100 % of the 16 places in the batch are taken, and only 12 % of a step grows with the batch.", d.Sentence)
 }
 
+// Where some may wait unseen the sentence says what is known.
+func TestQueueOfRoughlyKnownLength(t *testing.T) {
+	nan := math.NaN()
+	in := healthyInput().with(figures{timeline.WaitingMean: nan, timeline.WaitingMax: nan, timeline.WaitingLower: 180, timeline.WaitingUpper: 220, timeline.QueuePressure: .9, timeline.RunningMean: 16, timeline.RunningMax: 16})
+	in.MaxNumSeqs = 16
+	d := evaluateDefault(in)
+	assert.Equal(t, QueueBoundAdmission, d.Verdict)
+	assert.Contains(t, d.Sentence, "180 to 220 requests wait on average while 100 % of the 16 places")
+	in = in.with(figures{timeline.WaitingUpper: 201, timeline.WaitingLower: 199})
+	assert.Contains(t, evaluateDefault(in).Sentence, "200 requests wait on average")
+	in = in.with(figures{timeline.WaitingUpper: nan, timeline.WaitingLower: 50})
+	d = evaluateDefault(in)
+	assert.Equal(t, QueueBoundAdmission, d.Verdict)
+	assert.Contains(t, d.Sentence, "At least 50 requests wait on average")
+	in = in.with(figures{timeline.WaitingLower: .2})
+	assert.NotContains(t, evaluateDefault(in).Sentence, "wait on average", "nothing is known of a queue that short")
+}
+
 func TestSmallWaitsAreNoQueue(t *testing.T) {
 	// 1.2 requests wait, at 100 a second: 12 ms, half a step.
 	in := healthyInput().with(figures{timeline.WaitingMean: 1.2})

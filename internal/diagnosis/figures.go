@@ -14,8 +14,9 @@ import (
 
 // Summarize is the means of the windows of an Input, with these weights:
 //
-//   - Occupancy, QueuePressure, Utilization, Lower, Upper, Running, Waiting, throughputs, CapacityPeak, Capacity and Completeness:
+//   - Occupancy, QueuePressure, Utilization, Lower, Upper, Running, Waiting and their Lower and Upper, throughputs, CapacityPeak, Capacity and Completeness:
 //     the windows' lengths, over the windows that have the figure.
+//     Where only a bracket of the running or the waiting requests is known, its middle counts.
 //   - Wait = 1 - Σ utilization / Σ occupancy, over the windows that have both, by their lengths.
 //   - Batch = Σ running / Σ occupancy, the same.
 //   - FillWaiting = Σ running x waiting / Σ waiting / MaxNumSeqs: windows without a queue do not count. Where the number of waiting
@@ -32,7 +33,7 @@ import (
 func Summarize(in *Input) Figures {
 	nan := math.NaN()
 	f := Figures{Windows: len(in.Windows), Requests: in.Requests.Count, RunningMax: nan, WaitingMax: nan, StepLawA: nan, StepLawB: nan}
-	var occ, pressure, busy, lower, upper, running, waiting, inTok, outTok, peak, capacity, complete mean
+	var occ, pressure, busy, lower, upper, running, runningLower, runningUpper, waiting, waitingLower, waitingUpper, inTok, outTok, peak, capacity, complete mean
 	var wait, batch, seen, fit, steps, gaps ratio
 	var slope line
 	var states [timeline.NumStates]time.Duration
@@ -57,15 +58,25 @@ func Summarize(in *Input) Figures {
 			}
 			return nan
 		}
-		o, r, u := get(timeline.Occupancy), get(timeline.RunningMean), get(timeline.DeviceUtilization)
+		or := func(v float64, ok bool) float64 {
+			if !ok || math.IsInf(v, 0) {
+				return nan
+			}
+			return v
+		}
+		o, r, u := get(timeline.Occupancy), or(w.Running()), get(timeline.DeviceUtilization)
 		occ.add(o, d)
 		pressure.add(get(timeline.QueuePressure), d)
 		busy.add(u, d)
 		lower.add(get(timeline.DeviceLower), d)
 		upper.add(get(timeline.DeviceUpper), d)
 		running.add(r, d)
-		waits := get(timeline.WaitingMean)
+		waits := or(w.Waiting())
 		waiting.add(waits, d)
+		runningLower.add(get(timeline.RunningLower), d)
+		runningUpper.add(get(timeline.RunningUpper), d)
+		waitingLower.add(get(timeline.WaitingLower), d)
+		waitingUpper.add(get(timeline.WaitingUpper), d)
 		slope.add(w.Start.Add(w.End.Sub(w.Start)/2), waits)
 		f.RunningMax = maximum(f.RunningMax, get(timeline.RunningMax))
 		f.WaitingMax = maximum(f.WaitingMax, get(timeline.WaitingMax))
@@ -98,7 +109,8 @@ func Summarize(in *Input) Figures {
 	if f.Wait < 0 { // not for NaN
 		f.Wait = 0
 	}
-	f.Running, f.Waiting = running.value(), waiting.value()
+	f.Running, f.RunningLower, f.RunningUpper = running.value(), runningLower.value(), runningUpper.value()
+	f.Waiting, f.WaitingLower, f.WaitingUpper = waiting.value(), waitingLower.value(), waitingUpper.value()
 	f.WaitingSlope, f.WaitingSlopeError = slope.fit()
 	f.Batch = batch.value()
 	f.Fill, f.FillWaiting = nan, nan

@@ -71,6 +71,18 @@ func TestSummarizeWeights(t *testing.T) {
 	assert.Equal(t, timeline.ModeMasked, f.Mode, "the last that is known")
 	assert.Equal(t, timeline.GuardUnknown, f.Guard, "the last window's")
 
+	// Of windows that know a bracket only its middle counts.
+	x := window(0, 10, figures{timeline.RunningLower: 10, timeline.RunningUpper: 20, timeline.WaitingLower: 100, timeline.WaitingUpper: 140})
+	y := window(10, 10, figures{timeline.RunningMean: 16, timeline.RunningLower: 16, timeline.RunningUpper: 17, timeline.WaitingMean: 80, timeline.WaitingLower: 80, timeline.WaitingUpper: 80})
+	z := window(20, 10, figures{timeline.WaitingLower: 70})
+	f = Summarize(&Input{Windows: []timeline.Window{x, y, z}})
+	near((15+16)/2., f.Running)
+	near((10+16)/2., f.RunningLower)
+	near((20+17)/2., f.RunningUpper)
+	near((120+80)/2., f.Waiting)
+	near((100+80+70)/3., f.WaitingLower)
+	near((140+80)/2., f.WaitingUpper)
+
 	// A window without a utilization counts in neither sum of Wait.
 	d := window(50, 50, figures{timeline.Occupancy: 1, timeline.RunningMean: 1})
 	f = Summarize(&Input{Windows: []timeline.Window{a, b, d}})

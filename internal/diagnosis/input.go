@@ -88,7 +88,9 @@ type Figures struct {
 	Wait                              float64 // share of the occupied time: 1 - utilization / occupancy
 	States                            [timeline.NumStates]float64
 	Running, RunningMax               float64 // requests
+	RunningLower, RunningUpper        float64 // requests
 	Waiting, WaitingMax               float64 // requests
+	WaitingLower, WaitingUpper        float64 // requests
 	WaitingSlope, WaitingSlopeError   float64 // requests per second, half of the 95 % interval
 	Batch                             float64 // mean running requests while any runs
 	Fill                              float64 // Batch / MaxNumSeqs

@@ -176,7 +176,7 @@ var rules = []rule{
 		when: []allOf{join(queue, allOf{{waitingGrowth.is(">", "0")}, {ttftGrowth.is(">", "0")}})},
 		sentence: func(s *state) string {
 			text := fmt.Sprintf("%s requests wait and %s more do each minute; the time to first token grows by %s a minute.",
-				significant(s.f.Waiting), significant(60*s.f.WaitingSlope), seconds(60*s.in.Requests.TTFTSlope))
+				waitingText(s), significant(60*s.f.WaitingSlope), seconds(60*s.in.Requests.TTFTSlope))
 			if limit := s.in.TTFTObjective.Seconds(); limit > 0 {
 				switch left := (limit - s.in.Requests.TTFT.Mean) / s.in.Requests.TTFTSlope; {
 				case left > 0 && left < 3600:
@@ -212,7 +212,7 @@ var rules = []rule{
 				text += fmt.Sprintf(" and %s of the engine's capacity is used", percent(s.f.CapacityFit))
 			}
 			if !math.IsNaN(s.f.Waiting) {
-				text += fmt.Sprintf("; %s requests wait on average", significant(s.f.Waiting))
+				text += fmt.Sprintf("; %s requests wait on average", waitingText(s))
 			}
 			return text + "."
 		},
@@ -413,10 +413,21 @@ var rules = []rule{
 
 // waitText says how many requests wait.
 func waitText(s *state) string {
-	if math.IsNaN(s.f.Waiting) {
+	if math.IsNaN(s.f.Waiting) && !(s.f.WaitingLower >= s.c.QueueWaiting) {
 		return fmt.Sprintf("Requests spend %s of their time to the first token waiting", percent(s.in.Requests.QueueTTFTShare))
 	}
-	return fmt.Sprintf("%s requests wait on average", significant(s.f.Waiting))
+	return waitingText(s) + " requests wait on average"
+}
+
+// waitingText is how many requests wait: a range where it is known to no better than one request and a twentieth.
+func waitingText(s *state) string {
+	if math.IsNaN(s.f.Waiting) {
+		return "At least " + significant(s.f.WaitingLower)
+	}
+	if lower, upper := s.f.WaitingLower, s.f.WaitingUpper; upper-lower > 2+0.1*s.f.Waiting {
+		return significant(lower) + " to " + significant(upper)
+	}
+	return significant(s.f.Waiting)
 }
 
 var speculative = advice{text: "Guess several tokens a step (speculative decoding).", why: "It pays where the device has room; the more so the more answers repeat their prompts.", setting: `--speculative-config '{"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_max": 4}'`}

@@ -255,9 +255,17 @@ func capacityValue(s *state) float64 {
 	return v
 }
 
+// waitingValue is the mean of the waiting requests, or how many wait in any case where that makes a queue.
+func waitingValue(s *state) float64 {
+	if math.IsNaN(s.f.Waiting) && s.f.WaitingLower >= s.c.QueueWaiting {
+		return s.f.WaitingLower
+	}
+	return s.f.Waiting
+}
+
 // meanQueue is the mean wait before the first schedule, s.
 func meanQueue(s *state) float64 {
-	if v := share(s.f.Waiting, s.in.Requests.Rate); !math.IsNaN(v) { // Little's law
+	if v := share(waitingValue(s), s.in.Requests.Rate); !math.IsNaN(v) { // Little's law
 		return v
 	}
 	return s.in.Requests.QueueTTFTShare * s.in.Requests.TTFT.Mean
@@ -341,7 +349,19 @@ var (
 	}
 	waitingMean = quantity{
 		text: "waiting requests", unit: "{request}", metric: prefix + "engine.requests.waiting", formula: "mean over the period",
-		value: func(s *state) float64 { return s.f.Waiting },
+		value: waitingValue,
+		low: func(s *state) float64 {
+			if math.IsNaN(s.f.WaitingLower) {
+				return waitingValue(s)
+			}
+			return s.f.WaitingLower
+		},
+		high: func(s *state) float64 {
+			if math.IsNaN(s.f.WaitingUpper) {
+				return waitingValue(s)
+			}
+			return s.f.WaitingUpper
+		},
 	}
 	queueTTFT = quantity{
 		text: "queue's share of the time to first token", unit: "1", metric: prefix + "request.time_in_queue", formula: "Σ queue / Σ time to first token",

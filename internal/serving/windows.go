@@ -70,7 +70,11 @@ var (
 	occupancy         = Definition{Name: "llm.serving.engine.occupancy", Unit: "1", Description: "Share of the window with a running request.", Kind: "gauge"}
 	queuePressure     = Definition{Name: "llm.serving.engine.queue.pressure", Unit: "1", Description: "Share of the window with a waiting request.", Kind: "gauge"}
 	requestsRunning   = Definition{Name: "llm.serving.engine.requests.running", Unit: "{request}", Description: "Requests between first schedule and last token.", Kind: "gauge", Attributes: []string{attrStat}}
-	requestsWaiting   = Definition{Name: "llm.serving.engine.requests.waiting", Unit: "{request}", Description: "Requests before their first schedule.", Kind: "gauge", Attributes: []string{attrStat}}
+	requestsWaiting   = Definition{Name: "llm.serving.engine.requests.waiting", Unit: "{request}", Description: "Requests before their first schedule; absent while more than one may not have been seen yet.", Kind: "gauge", Attributes: []string{attrStat}}
+	runningLower      = Definition{Name: "llm.serving.engine.requests.running.lower", Unit: "{request}", Description: "Lower end of the mean of the running requests: those seen.", Kind: "gauge"}
+	runningUpper      = Definition{Name: "llm.serving.engine.requests.running.upper", Unit: "{request}", Description: "Upper end of the mean of the running requests, with those not seen yet.", Kind: "gauge"}
+	waitingLower      = Definition{Name: "llm.serving.engine.requests.waiting.lower", Unit: "{request}", Description: "Lower end of the mean of the waiting requests, with those not seen yet.", Kind: "gauge"}
+	waitingUpper      = Definition{Name: "llm.serving.engine.requests.waiting.upper", Unit: "{request}", Description: "Upper end of the mean of the waiting requests, with those not seen yet.", Kind: "gauge"}
 	stepDuration      = Definition{Name: "llm.serving.engine.step.duration", Unit: "s", Description: "Mean duration of a decode step.", Kind: "gauge"}
 	stepHostGap       = Definition{Name: "llm.serving.engine.step.host_gap", Unit: "s", Description: "Part of a decode step in which the device runs no forward pass.", Kind: "gauge"}
 	batchUtilization  = Definition{Name: "llm.serving.engine.batch.utilization", Unit: "1", Description: "Mean running requests while any runs, over engine::max_num_seqs.", Kind: "gauge"}
@@ -94,8 +98,12 @@ var windowGauges = [...]windowGauge{
 	{&queuePressure, timeline.QueuePressure, ""},
 	{&requestsRunning, timeline.RunningMean, "mean"},
 	{&requestsRunning, timeline.RunningMax, "max"},
+	{&runningLower, timeline.RunningLower, ""},
+	{&runningUpper, timeline.RunningUpper, ""},
 	{&requestsWaiting, timeline.WaitingMean, "mean"},
 	{&requestsWaiting, timeline.WaitingMax, "max"},
+	{&waitingLower, timeline.WaitingLower, ""},
+	{&waitingUpper, timeline.WaitingUpper, ""},
 	{&stepDuration, timeline.StepDuration, ""},
 	{&stepHostGap, timeline.HostGap, ""},
 	{&batchUtilization, timeline.BatchUtilization, ""},

@@ -177,17 +177,22 @@ type Figures struct {
 	Occupancy        *float64 `json:"occupancy,omitempty"`
 	QueuePressure    *float64 `json:"queue_pressure,omitempty"`
 	// States are shares of the time; they sum to 1.
-	States           map[string]float64 `json:"states,omitempty"`
-	Running          *float64           `json:"requests_running_mean,omitempty"`
-	RunningMax       *float64           `json:"requests_running_max,omitempty"`
-	Waiting          *float64           `json:"requests_waiting_mean,omitempty"`
-	WaitingMax       *float64           `json:"requests_waiting_max,omitempty"`
-	Batch            *float64           `json:"batch_mean,omitempty"`
-	BatchUtilization *float64           `json:"batch_utilization,omitempty"`
-	Step             *float64           `json:"step_duration,omitempty"`
-	HostGap          *float64           `json:"step_host_gap,omitempty"`
-	CapacityFit      *float64           `json:"capacity_utilization_fit,omitempty"`
-	CapacityPeak     *float64           `json:"capacity_utilization_peak,omitempty"`
+	States       map[string]float64 `json:"states,omitempty"`
+	Running      *float64           `json:"requests_running_mean,omitempty"`
+	RunningMax   *float64           `json:"requests_running_max,omitempty"`
+	RunningLower *float64           `json:"requests_running_lower,omitempty"`
+	RunningUpper *float64           `json:"requests_running_upper,omitempty"`
+	// Waiting counts the middle of the bracket where more than one request may wait unseen.
+	Waiting          *float64 `json:"requests_waiting_mean,omitempty"`
+	WaitingMax       *float64 `json:"requests_waiting_max,omitempty"`
+	WaitingLower     *float64 `json:"requests_waiting_lower,omitempty"`
+	WaitingUpper     *float64 `json:"requests_waiting_upper,omitempty"`
+	Batch            *float64 `json:"batch_mean,omitempty"`
+	BatchUtilization *float64 `json:"batch_utilization,omitempty"`
+	Step             *float64 `json:"step_duration,omitempty"`
+	HostGap          *float64 `json:"step_host_gap,omitempty"`
+	CapacityFit      *float64 `json:"capacity_utilization_fit,omitempty"`
+	CapacityPeak     *float64 `json:"capacity_utilization_peak,omitempty"`
 	// Capacity is the output tokens per second of a full batch by the step law.
 	Capacity         *float64 `json:"capacity,omitempty"`
 	Marginal         *float64 `json:"marginal_ratio,omitempty"`

@@ -20,6 +20,38 @@ type cellResult struct {
 	shares                 [NumStates]float64
 	dev, flags             float64
 	capacity, caps         float64
+
+	// Windows with a figure; of all, those with a bracket of the waiting requests, and with the truth in both brackets, to one request and a hundredth.
+	ran, waited, waitedBracket, held float64
+}
+
+// add compares the running and waiting requests of a window.
+func (c *cellResult) add(w *Window, running, waiting float64) {
+	if v, ok := w.Get(RunningMean); ok {
+		c.ran++
+		c.runErr += math.Abs(v - running)
+	}
+	if v, ok := w.Get(WaitingMean); ok {
+		c.waited++
+		c.waitErr += math.Abs(v - waiting)
+	}
+	in := func(truth float64, lower, upper Figure) bool {
+		slack := 1 + truth/100
+		return truth >= w.Value(lower)-slack && (!w.Has(upper) || truth <= w.Value(upper)+slack)
+	}
+	if w.Has(WaitingUpper) {
+		c.waitedBracket++
+	}
+	if in(running, RunningLower, RunningUpper) && in(waiting, WaitingLower, WaitingUpper) {
+		c.held++
+	}
+}
+
+func (c *cellResult) end() {
+	c.runErr /= max(c.ran, 1)
+	c.waitErr /= max(c.waited, 1)
+	c.waitedBracket /= float64(c.n)
+	c.held /= float64(c.n)
 }
 
 var (
@@ -99,10 +131,9 @@ func judge(m engineModel, w workload, load float64, seed uint64) cellResult {
 		if s := tr.step(a, b); s > 0 && win.Has(StepDuration) {
 			res.stepErr += win.Value(StepDuration)/s - 1
 		}
-		res.runErr += math.Abs(win.Value(RunningMean) - run/(b-a))
+		res.add(win, run/(b-a), wait/(b-a))
 		res.run += run / (b - a)
 		res.compl += win.Value(Completeness)
-		res.waitErr += math.Abs(win.Value(WaitingMean) - wait/(b-a))
 		for s := range win.States {
 			res.shares[s] += float64(win.States[s]) / float64(b-a) / sec
 		}
@@ -112,9 +143,8 @@ func judge(m engineModel, w workload, load float64, seed uint64) cellResult {
 	res.verdict /= float64(max(verdicts, 1))
 	res.stepErr /= n
 	res.compl /= n
-	res.runErr /= n
+	res.end()
 	res.run /= n
-	res.waitErr /= n
 	for s := range res.shares {
 		res.shares[s] /= n
 	}

@@ -24,6 +24,7 @@ type scratch struct {
 	ran          []ran
 	firsts       []int64
 	shares       shares
+	waits        waits
 
 	moved   []record // that window's, as they came, and their order
 	order   []place
@@ -70,7 +71,7 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 	t.bracket.reset()
 
 	var (
-		running, waiting           float64 // ns, weighted
+		running                    float64 // ns, weighted
 		runBase, waitBase          int     // at w0
 		requests                   float64
 		inTokens, outTokens        float64
@@ -80,7 +81,8 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 	)
 	s.ran, s.firsts, s.decoding = s.ran[:0], s.firsts[:0], append(s.decoding[:0], span{w0, w0})
 	s.shares.begin(w1 - w0)
-	unseen, waitingKnown := t.unseen(w1, seen)
+	t.begun.grow(&t.running, &t.lengths, seen)
+	s.waits.begin(&t.running, t.unseen(w1, seen), w0, w1, seen)
 	bin := binOf(t.win)
 	paced := (w0/bin - paceBack) * bin
 	n := 0
@@ -102,9 +104,7 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 			if r.flags&hasQueue == 0 {
 				queueless = true
 			} else if a, b := max(q, w0), min(r.rs, w1); a < b {
-				if q <= unseen.since {
-					waiting += float64(b-a) * weight
-				}
+				s.waits.add(q, r.rs, b-a, weight)
 				s.waiting = append(s.waiting, span{a, b})
 				if q < w0 {
 					waitBase++
@@ -195,16 +195,16 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 	w.Requests = int64(math.Round(requests))
 
 	// Completeness: what of a request running at a moment is expected to have ended since.
-	complete, ended := 1.0, 1.0 // of what ran; of what was scheduled in the middle
+	complete, least := 1.0, 1.0 // least: if running times have grown
 	if seen != math.MaxInt64 {
-		complete = 0
-		t.begun.grow(&t.running, &t.lengths, seen)
+		complete, least = 0, 0
 		const points = 5
 		for k := range points {
 			at := w0 + (w1-w0)*int64(2*k+1)/(2*points)
-			complete += t.running.seen(float64(seen-at)/sec) / points
+			age := float64(seen-at) / sec
+			complete += t.running.seen(age) / points
+			least += t.running.seen(age/maxGrowth) / points
 		}
-		ended = t.running.within(float64(seen-(w0+w1)/2) / sec)
 	}
 	w.Set(Completeness, complete)
 
@@ -217,20 +217,21 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 		occupied += o.b - o.a
 	}
 	slices.Sort(s.ends)
-	w.Set(RunningMean, running/length*scale)
-	w.Set(RunningMax, float64(peak(runBase, s.starts, s.ends))*float64(uint32(1)<<t.shift)*scale)
+	t.ran(w, running/length, float64(peak(runBase, s.starts, s.ends))*float64(uint32(1)<<t.shift), complete, least, s.waits.seen/length, seen)
 	occ := float64(occupied) / length
 	if p == 1 {
 		w.Set(Occupancy, occ)
 	}
 	if !queueless {
 		slices.Sort(s.qStarts)
-		// Most of those who waited have been seen; for the others see unseen.
-		scale := 1 / (max(ended, 0.05) * p)
-		mean, last := waiting/length*scale+unseen.waiting(w0, w1)/p, unseen.waiting(w1-1, w1)/p
-		if waitingKnown && unseen.sigma <= max(1, maxWaitingError*mean) {
+		lower, mean, upper, precise, last := s.waits.end(p)
+		w.Set(WaitingLower, lower)
+		if !math.IsInf(upper, 1) {
+			w.Set(WaitingUpper, upper)
+		}
+		if precise {
 			w.Set(WaitingMean, mean)
-			w.Set(WaitingMax, float64(peak(waitBase, s.qStarts, s.qEnds))*float64(uint32(1)<<t.shift)*scale+last)
+			w.Set(WaitingMax, float64(peak(waitBase, s.qStarts, s.qEnds))*float64(uint32(1)<<t.shift)/p+last)
 		}
 		waited := unionByEnd(s.waiting)
 		if p == 1 {
@@ -356,7 +357,34 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 			w.Set(HostGap, est.gap)
 		}
 	}
-	t.capacity(w, occ, running/length/max(occ, 1e-9)*scale, waiting/length)
+	t.capacity(w, occ, running/length/max(occ, 1e-9)*scale, s.waits.known/length)
+}
+
+// ran sets the running requests, of which so many were seen while so many waited. complete is the share of them that should have been seen,
+// least the same if running times have grown.
+func (t *Timeline) ran(w *Window, running, most, complete, least, waiting float64, seen int64) {
+	p, m := t.cfg.SamplingProbability, float64(t.cfg.MaxNumSeqs)
+	// An engine of whose batch more was seen than it is said to hold holds more.
+	bound := func(estimate, seen float64) float64 {
+		if m <= 0 {
+			return estimate
+		}
+		return min(estimate, max(m, seen))
+	}
+	lower := running / p
+	mean := bound(lower/max(complete, 0.05), lower)
+	w.Set(RunningLower, lower)
+	if seen != math.MaxInt64 && waiting >= 1 && !(m > 0 && mean >= 0.99*m) && t.begun.young(&t.running, seen) {
+		// Either something else than its limit keeps it from a larger batch, or long requests are still unseen.
+		if m > 0 {
+			w.Set(RunningUpper, max(m, lower))
+		}
+		return
+	}
+	w.Set(RunningMean, mean)
+	w.Set(RunningMax, max(mean, bound(most/p/max(complete, 0.05), most/p)))
+	least = max(least, 0.05)
+	w.Set(RunningUpper, max(mean, bound(lower/least+bracketSigmas*math.Sqrt(lower*(1-least))/least, lower)))
 }
 
 // states divides the window's time; est.busy and its parts are shares of the occupied time.

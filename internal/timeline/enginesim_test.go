@@ -60,8 +60,7 @@ func judgeSim(tb testing.TB, cfg enginesim.Config, w enginesim.Workload, load fl
 		run, _ := tr.Running(a, b)
 		wait, _ := tr.Waiting(a, b)
 		out.run += run
-		out.runErr += math.Abs(win.Value(RunningMean) - run)
-		out.waitErr += math.Abs(win.Value(WaitingMean) - wait)
+		out.add(win, run, wait)
 		out.compl += win.Value(Completeness)
 		if win.Flags&(MixedEngines|SpeculativeDecoding|Sampled) != 0 {
 			out.flags++
@@ -105,7 +104,8 @@ func judgeSim(tb testing.TB, cfg enginesim.Config, w enginesim.Workload, load fl
 	}
 	n := float64(out.n)
 	out.run /= n
-	out.runErr, out.waitErr, out.compl, out.flags = out.runErr/n, out.waitErr/n, out.compl/n, out.flags/n
+	out.compl, out.flags = out.compl/n, out.flags/n
+	out.end()
 	out.stepErr /= float64(max(steps, 1))
 	out.capacity /= float64(max(caps, 1))
 	out.caps = float64(caps) / n

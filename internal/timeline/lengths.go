@@ -104,16 +104,15 @@ func (h *lengths) seen(age float64) float64 {
 	return min(1, s/h.total)
 }
 
-// within is the share of the requests that take no longer than age.
-func (h *lengths) within(age float64) float64 {
-	if h.n <= 0 {
-		return 1
+// most is the length that requests make up all but a part of the running time below, s.
+func (h *lengths) most(part float64) float64 {
+	var s float64
+	for b := lengthsBuckets - 1; b >= 0; b-- {
+		if s += float64(h.sum[b]); s > part*h.total {
+			return math.Exp2(float64(b)/lengthsPerOctave + lengthsMinExp)
+		}
 	}
-	var c float64
-	for b := range lengthsBucket(age) + 1 {
-		c += float64(h.count[b])
-	}
-	return min(1, c/h.n)
+	return 0
 }
 
 // residual is what a request that runs at a random moment takes in all, on average, s.
@@ -146,9 +145,22 @@ const (
 	maxBegun = 4
 	// begunBefore is the part of a request's time within which requests must have begun to end for the engine to have begun, too.
 	begunBefore = 0.1
+	// youngPart of the running time may be of longer requests than those that an engine must be older than, youngFor times.
+	youngPart = 0.05
+	youngFor  = 2.5
 	// begunFor is how long, s, an engine has just begun.
 	begunFor = 3600
 )
+
+// young reports whether an engine has begun too lately, at a moment, for its longest requests to have ended often enough.
+func (b *begun) young(h *lengths, at int64) bool {
+	known := float64(at-b.rs) / sec
+	if b.re == 0 || known > begunFor {
+		return false
+	}
+	long := h.most(youngPart)
+	return float64(b.re-b.rs)/sec <= begunBefore*long && known < youngFor*long
+}
 
 // grow makes h what the lengths seen of an engine stand for at a moment: of one that has just begun only those have ended that began
 // early enough, which few of the long ones did. Of one that ran before it was looked at, requests end of all ages.

@@ -231,132 +231,6 @@ func TestFullOfPrompts(t *testing.T) {
 	assert.Zero(t, tl.full.time, "another mode has other prompts")
 }
 
-// overloaded are requests that come at a rate and are served 8 a second in their order, each for 5 s.
-func overloaded(rate func(t float64) float64, end float64, seed uint64) (reqs []llmrequest.Request, arrived []float64) {
-	r := rand.New(rand.NewPCG(seed, 5))
-	free := 0.0
-	for t := 0.0; t < end; t += r.ExpFloat64() / rate(t) {
-		s := max(t, free)
-		free = s + 1.0/8
-		reqs = append(reqs, plain(t, s-t, 5, 100))
-		arrived = append(arrived, t)
-	}
-	return reqs, arrived
-}
-
-// live feeds as time goes by up to end, with what has ended by then.
-func live(reqs []llmrequest.Request, end float64, cfg Config) []Window {
-	tl := New(cfg)
-	slices.SortStableFunc(reqs, func(a, b llmrequest.Request) int { return int(int64(a.End) - int64(b.End)) })
-	for i := range reqs {
-		if float64(int64(reqs[i].End)-simEpoch.UnixNano())/sec < end {
-			tl.Add(&reqs[i])
-		}
-	}
-	return tl.Windows()
-}
-
-func waitingAt(arrived []float64, a, b float64) float64 {
-	sum := 0.0
-	free := 0.0
-	for _, t := range arrived {
-		s := max(t, free)
-		free = s + 1.0/8
-		sum += max(0, min(s, b)-max(t, a))
-	}
-	return sum / (b - a)
-}
-
-func TestWaitingUnseen(t *testing.T) {
-	reqs, arrived := overloaded(func(float64) float64 { return 10 }, 2400, 1)
-	ws := live(reqs, 2400, Config{})
-	require.Greater(t, len(ws), 200)
-	late := 0
-	for i := range ws {
-		a := ws[i].Start.Sub(simEpoch).Seconds()
-		if a < 300 {
-			continue
-		}
-		truth := waitingAt(arrived, a, a+10)
-		require.True(t, ws[i].Has(WaitingMean), "at %v", a)
-		assert.InDelta(t, truth, ws[i].Value(WaitingMean), max(1, 0.1*truth), "at %v", a)
-		assert.GreaterOrEqual(t, ws[i].Value(WaitingMax), ws[i].Value(WaitingMean)-1)
-		if truth > 8*200 {
-			late++
-		}
-	}
-	assert.Greater(t, late, 20, "windows in which requests wait longer than the longest grace")
-}
-
-// Where the arrivals come and go nobody knows how many wait unseen, but that they do.
-func TestWaitingUnknown(t *testing.T) {
-	reqs, _ := overloaded(func(t float64) float64 {
-		if int(t/90)%2 == 0 {
-			return 18
-		}
-		return 3
-	}, 2400, 1)
-	ws := live(reqs, 2400, Config{})
-	last := ws[len(ws)-1]
-	assert.False(t, last.Has(WaitingMean))
-	assert.False(t, last.Has(WaitingMax))
-	assert.InDelta(t, 1, last.Value(QueuePressure), 1e-6)
-	assert.True(t, ws[5].Has(WaitingMean))
-}
-
-// A queue that has ended holds nobody, however long the last in it waited.
-func TestNobodyWaitsAfterTheQueue(t *testing.T) {
-	reqs, arrived := overloaded(func(t float64) float64 {
-		if t > 900 {
-			return 0.003
-		}
-		return 12
-	}, 5000, 1)
-	// Nobody comes for a while, and the last of the queue runs on for long.
-	last := 0
-	for arrived[last+1] < 900 {
-		last++
-	}
-	next := last + 1
-	for arrived[next] < 1900 {
-		next++
-	}
-	reqs, arrived = slices.Delete(reqs, last+1, next), slices.Delete(arrived, last+1, next)
-	reqs[last] = plain(arrived[last], reqs[last].Value(llmrequest.Queue), 150, 100)
-	n := 0
-	for _, w := range live(reqs, 5000, Config{}) {
-		a := w.Start.Sub(simEpoch).Seconds()
-		if a < 900 || waitingAt(arrived, a, a+10) > 0.1 {
-			continue
-		}
-		n++
-		require.True(t, w.Has(WaitingMean), "at %v", a)
-		assert.LessOrEqual(t, w.Value(WaitingMean), 0.5, "at %v", a)
-	}
-	assert.Greater(t, n, 50)
-}
-
-// With a grace too short for most requests those who waited are counted up, and those not seen added.
-func TestWaitingOfTheUnfinished(t *testing.T) {
-	reqs, arrived := overloaded(func(float64) float64 { return 9 }, 900, 2)
-	r := rand.New(rand.NewPCG(4, 4))
-	for i := range reqs {
-		reqs[i] = plain(arrived[i], reqs[i].Value(llmrequest.Queue), 1+14*r.Float64(), 100)
-	}
-	said, all, n := 0.0, 0.0, 0
-	for _, w := range live(reqs, 900, Config{Grace: 4 * time.Second}) {
-		a := w.Start.Sub(simEpoch).Seconds()
-		if truth := waitingAt(arrived, a, a+10); a > 240 && truth < 700 && w.Has(WaitingMean) {
-			n++
-			said += w.Value(WaitingMean)
-			all += truth
-		}
-	}
-	require.Greater(t, n, 15)
-	t.Logf("%.4g of %.4g", said, all)
-	assert.InEpsilon(t, all, said, 0.04)
-}
-
 // The host's time after prefill steps is told from that after decode steps, at full load too.
 func TestStepInOverload(t *testing.T) {
 	c, err := enginesim.Preset("v0-default")
@@ -365,31 +239,16 @@ func TestStepInOverload(t *testing.T) {
 	assert.LessOrEqual(t, math.Abs(r.stepErr), 0.01)
 }
 
-// A short recording with hardly a queue knows who waits, one that ends in a queue does not.
-func TestWaitingAtTheEnd(t *testing.T) {
-	for wait, known := range map[float64]bool{0.01: true, 20: false} {
-		tl := New(Config{})
-		for i := range 30 {
-			q := plain(float64(i), wait, 3, 20)
-			tl.Add(&q)
-		}
-		tl.Flush(false)
-		ws := tl.Windows()
-		require.NotEmpty(t, ws)
-		assert.Equal(t, known, ws[len(ws)-1].Has(WaitingMean), "waits of %v s", wait)
-	}
-}
-
-func TestLengthsWithin(t *testing.T) {
+func TestLengthsResidual(t *testing.T) {
 	var h lengths
-	assert.EqualValues(t, 1, h.within(1))
 	for range 3 {
 		h.add(1, 1)
 	}
 	h.add(9, 1)
-	assert.InDelta(t, 0.75, h.within(2), 1e-6)
-	assert.InDelta(t, 1, h.within(20), 1e-6)
 	assert.InDelta(t, (3*1+81)/12.0, h.residual(), 1e-4, "long requests are met more often")
+	assert.InEpsilon(t, 9, h.most(0.5), 0.1)
+	assert.InEpsilon(t, 1, h.most(0.8), 0.1)
+	assert.Zero(t, h.most(1))
 }
 
 func TestVainTime(t *testing.T) {

@@ -3,12 +3,13 @@
 
 package timeline
 
-// Who waits without having been seen yet.
+// Who waits, with those who have not been seen yet.
 //
-// A request that waits longer than the longest grace is known only after the windows in which it
-// waited were closed. Engines serve in the order of arrival, though: where the newest request that
-// must have been seen by now arrived at A, everybody who arrived before A is known, and whoever arrived after is
-// still unseen. How many they are follows from the rate at which requests arrived before A.
+// A request is seen when it has ended. Of those scheduled at a moment the running times of others say how many should have ended by
+// now, and each that was seen stands for the inverse of that share (Horvitz and Thompson, J. Am. Stat. Assoc. 47, 1952).
+// Engines serve in the order of arrival: where the newest request of a moment from which most must have been seen arrived at A, everybody
+// who arrived before A was scheduled by then, and whoever arrived after is still unseen. How many they are follows from the rate at which
+// requests arrived before A. Both counts have a variance; it decides whether there is a figure, and how wide its bracket is.
 
 import (
 	"math"
@@ -85,13 +86,6 @@ func (q *arrivals) rate(at int64, gap float64) (rate, sigma float64, ok bool) {
 	return rate, math.Sqrt(dispersion * rate * gap * (1 + gap/used)), true
 }
 
-// unseen is what is known about requests that wait unseen: those that arrived after since, at a rate per
-// second.
-type unseen struct {
-	since       int64
-	rate, sigma float64
-}
-
 const (
 	minRateTime = 240 // least time, s, that the rate of arrivals is taken from
 	rateBlock   = 60  // s
@@ -99,23 +93,36 @@ const (
 	maxScheduleGap = 10
 	// shortWait is the wait, s, up to which nobody else is thought to wait where the rate of arrivals is not known yet.
 	shortWait = 1
-	// maxWaitingError is the expected error of the waiting requests, relative and in requests, above which they are withheld.
-	maxWaitingError = 0.1
+	// mostEnded is the share of the requests scheduled at a moment that must have ended for the newest to be known: from there on
+	// counting them by those that did is no worse than by the rate of arrivals.
+	mostEnded = 0.75
+	// maxWaitingError is the standard deviation of the waiting requests above which they are withheld.
+	maxWaitingError = 1
+	// maxGrowth is by how much running times may have grown since the requests that ended lately, and the same in buckets of them.
+	maxGrowth     = 1.3
+	growthBuckets = 3
+	// bracketSigmas is how many standard deviations a bracket is wide on either side.
+	bracketSigmas = 3
 )
 
-// unseen looks for who waits in a window that ends at w1 without having been seen, when ends have
-// been seen up to seen. It is not known where the rate of arrivals is not.
-func (t *Timeline) unseen(w1, seen int64) (unseen, bool) {
-	all := unseen{since: math.MaxInt64}
+// unseen is who waits without having been seen: those who arrived after since, at a rate per second where it is known.
+type unseen struct {
+	since       int64
+	rate, sigma float64
+	known       bool
+}
+
+// unseen looks for who waits in a window that ends at w1 without having been seen, when ends have been seen up to seen.
+func (t *Timeline) unseen(w1, seen int64) unseen {
+	nobody := unseen{since: math.MaxInt64, known: true}
 	if seen == math.MaxInt64 || t.lengths.n == 0 {
-		return all, true
+		return nobody
 	}
 	w1 = min(w1, seen) // of what comes after nothing is known at all
-	// What was scheduled before has ended.
-	scheduled := max(seen-int64(t.lengths.quantile(0.98)*sec), w1)
+	scheduled := max(seen-int64(t.lengths.quantile(mostEnded)*sec), w1)
 	i := sort.Search(len(t.main), func(i int) bool { return t.main[i].rs > scheduled })
 	if i == 0 || t.main[i-1].rs < scheduled-maxScheduleGap*sec {
-		return all, true // nobody has waited since
+		return nobody // nobody has waited since
 	}
 	since := int64(math.MinInt64)
 	for k := max(i-16, 0); k < i; k++ {
@@ -123,20 +130,93 @@ func (t *Timeline) unseen(w1, seen int64) (unseen, bool) {
 	}
 	since += scheduled - t.main[i-1].rs
 	if since >= w1 {
-		return all, true
+		return nobody
 	}
 	rate, sigma, ok := t.queue.rate(since, float64(w1-since)/sec)
 	if !ok && w1-since < shortWait*sec {
-		return all, true // who was scheduled last had hardly waited
+		return nobody // who was scheduled last had hardly waited
 	}
-	return unseen{since, rate, sigma}, ok
+	return unseen{since, rate, sigma, ok}
 }
 
 // waiting is the mean number of requests unseen that wait in [w0, w1).
-func (u unseen) waiting(w0, w1 int64) float64 {
+func (u *unseen) waiting(w0, w1 int64) float64 {
 	if u.since >= w1 {
 		return 0
 	}
 	a := max(u.since, w0)
 	return u.rate * (float64(a-u.since) + float64(w1-u.since)) / 2 / sec * float64(w1-a) / float64(w1-w0)
+}
+
+// waits adds up who waits in a window.
+type waits struct {
+	unseen
+	w0, w1, ends int64 // the window, and up to when ends have been seen
+
+	// ended is the share of the requests that take no longer than the upper edge of a bucket, its error by how few they are, and
+	// certain the bucket from which on all do.
+	ended, doubt [lengthsBuckets]float64
+	certain      int
+
+	seen, known     float64 // ns: who was seen; the same with those who should have been
+	variance, error float64 // of known: of counts (ns²), and by what is not known about running times (ns)
+}
+
+func (s *waits) begin(h *lengths, u unseen, w0, w1, seen int64) {
+	s.unseen, s.w0, s.w1, s.ends = u, w0, w1, seen
+	s.seen, s.known, s.variance, s.error = 0, 0, 0, 0
+	s.certain = 0
+	if seen == math.MaxInt64 || h.n <= 0 {
+		return
+	}
+	var c, shorter float64
+	for b := range h.count {
+		c += float64(h.count[b])
+		if b >= growthBuckets {
+			shorter += float64(h.count[b-growthBuckets])
+		}
+		f := min(c/h.n, 1)
+		s.ended[b], s.doubt[b] = f, math.Sqrt(f*(1-f)/h.n)+1/h.n+(c-shorter)/h.n
+		if h.count[b] > 0 {
+			s.certain = b + growthBuckets + 1
+		}
+	}
+}
+
+// add takes a request that arrived at q, was scheduled at rs and waited for d of the window.
+func (s *waits) add(q, rs, d int64, weight float64) {
+	x := float64(d) * weight
+	s.seen += x
+	if q > s.since {
+		return // counted by the rate
+	}
+	if s.certain == 0 {
+		s.known += x
+		return
+	}
+	f, doubt := 1.0, s.doubt[lengthsBuckets-1]
+	if b := lengthsBucket(float64(s.ends-rs) / sec); b < s.certain {
+		f, doubt = max(s.ended[b], minEndedShare), s.doubt[b]
+	}
+	s.known += x / f
+	s.variance += float64(d) * x * (1 - f) / (f * f)
+	s.error += x / f * doubt
+}
+
+// minEndedShare bounds what a request may stand for.
+const minEndedShare = 0.05
+
+// end is the bracket and the mean of the waiting requests of which a share p gets here, whether the mean is known to about one request, and
+// how many of those who wait at the end of the window are unseen. upper is infinite where it is not known.
+func (s *waits) end(p float64) (lower, mean, upper float64, precise bool, last float64) {
+	length := float64(s.w1 - s.w0)
+	lower = s.seen / length / p
+	if !s.unseen.known {
+		return lower, 0, math.Inf(1), false, 0
+	}
+	sampling := s.known / length * (1 - p) // the variance of a part chosen at random
+	sigma, systematic := math.Sqrt(s.variance/length/length+s.sigma*s.sigma+sampling)/p, s.error/length/p
+	mean = max((s.known/length+s.waiting(s.w0, s.w1))/p, lower)
+	half := bracketSigmas*sigma + systematic
+	return max(lower, mean-half), mean, mean + half, sigma+systematic <= maxWaitingError, s.waiting(s.w1-1, s.w1) / p
 }

@@ -36,13 +36,22 @@ type Figure uint8
 // The figures. Ratios are in [0, 1] unless said.
 const (
 	// RunningMean and RunningMax are the requests between first schedule and last token, the
-	// mean over the window divided by the completeness.
+	// mean over the window divided by the completeness, and not over MaxNumSeqs unless that many were seen. Absent where requests wait at a
+	// batch that is not full and the engine began too lately for its longest requests to be known.
 	RunningMean Figure = iota
 	RunningMax
-	// WaitingMean and WaitingMax are the requests before their first schedule. Those not seen yet are counted by the
-	// rate of arrivals; absent where that may be off by more than one request and a tenth.
+	// RunningLower and RunningUpper bracket the mean: those seen, and as many as there are where running times have grown by 30 %, but not
+	// over MaxNumSeqs unless that many were seen. RunningUpper is absent where neither is known.
+	RunningLower
+	RunningUpper
+	// WaitingMean and WaitingMax are the requests before their first schedule; absent where more than about one
+	// of them may not have been seen yet.
 	WaitingMean
 	WaitingMax
+	// WaitingLower and WaitingUpper bracket the mean: with those who wait unseen, as many as the rate of arrivals and the running times
+	// make likely. WaitingLower is what was seen where neither is known yet, and WaitingUpper is absent then.
+	WaitingLower
+	WaitingUpper
 	// Occupancy is the share of the window with a running request, QueuePressure with a waiting one.
 	Occupancy
 	QueuePressure
@@ -95,6 +104,23 @@ func (w *Window) Get(f Figure) (float64, bool) { return w.values[f], w.Has(f) }
 
 // Value is the value of f, and meaningless unless Has(f).
 func (w *Window) Value(f Figure) float64 { return w.values[f] }
+
+// Running is the mean of the running requests: RunningMean, or the middle of its bracket where only that is known.
+func (w *Window) Running() (float64, bool) {
+	return w.estimate(RunningMean, RunningLower, RunningUpper)
+}
+
+// Waiting is the mean of the waiting requests: WaitingMean, or the middle of its bracket where only that is known.
+func (w *Window) Waiting() (float64, bool) {
+	return w.estimate(WaitingMean, WaitingLower, WaitingUpper)
+}
+
+func (w *Window) estimate(point, lower, upper Figure) (float64, bool) {
+	if !w.Has(point) && w.Has(lower) && w.Has(upper) {
+		return (w.values[lower] + w.values[upper]) / 2, true
+	}
+	return w.Get(point)
+}
 
 // Set gives f a value.
 func (w *Window) Set(f Figure, v float64) {
