@@ -31,6 +31,8 @@ const (
 	minTokens = 100
 	// minRunning is the mean of running requests from which on a share of them is compared.
 	minRunning = 0.1
+	// minWaiting is the mean of waiting requests from which on the middle of their bracket is compared.
+	minWaiting = 20
 )
 
 // mean is a running mean; of nothing it is NaN.
@@ -63,13 +65,15 @@ type score struct {
 	verdict         mean // "waits for host" is right
 	states          [timeline.NumStates]mean
 
-	running, runningTruth, waiting mean // error, truth, error; requests
-	waitingTruth, waitingGiven     mean // of the windows given; share of windows
-	step, stepBias                 mean // relative
-	output                         mean // output tokens per second, relative
-	capacity                       mean // relative, where the guard admits a figure
-	admitted                       mean
-	completeness                   mean
+	running, runningTruth, runningGiven mean // error; truth of all windows; share of windows
+	waiting, waitingTruth, waitingGiven mean // the same
+	runningInside, waitingInside        mean // the truth in the bracket, as far as there is one
+	waitingBounded, waitingMiddle       mean // share of windows with both ends; relative error of the middle
+	step, stepBias                      mean // relative
+	output                              mean // output tokens per second, relative
+	capacity                            mean // relative, where the guard admits a figure
+	admitted                            mean
+	completeness                        mean
 
 	flags  map[timeline.Flags]int // windows, warm-up included
 	closed int                    // windows, warm-up included
@@ -94,7 +98,8 @@ func (s *score) merge(o *score) {
 
 func (s *score) means() []*mean {
 	return []*mean{
-		&s.given, &s.deviceAbs, &s.bias, &s.inside, &s.width, &s.verdict, &s.running, &s.runningTruth, &s.waiting, &s.waitingTruth, &s.waitingGiven,
+		&s.given, &s.deviceAbs, &s.bias, &s.inside, &s.width, &s.verdict, &s.running, &s.runningTruth, &s.runningGiven, &s.waiting, &s.waitingTruth, &s.waitingGiven,
+		&s.runningInside, &s.waitingInside, &s.waitingBounded, &s.waitingMiddle,
 		&s.step, &s.stepBias, &s.output, &s.capacity, &s.admitted, &s.completeness,
 	}
 }
@@ -230,17 +235,25 @@ func (s *score) compare(truth *enginesim.Truth, in *received, begin time.Time, c
 	running, _ := truth.Running(a, b)
 	waiting, _ := truth.Waiting(a, b)
 	s.runningTruth.add(running)
-	if v, ok := w.Get(timeline.RunningMean); ok {
+	v, ok := w.Get(timeline.RunningMean)
+	s.runningGiven.hit(ok)
+	if ok {
 		s.running.add(math.Abs(v - running))
 	}
+	s.runningInside.hit(within(w, timeline.RunningLower, timeline.RunningUpper, running, 1+maxRunning*running))
 	if c, ok := w.Get(timeline.Completeness); ok && running >= minRunning {
 		s.completeness.add(math.Abs(c - min(in.running(a, b, math.MaxInt64)/running, 1)))
 	}
-	v, ok := w.Get(timeline.WaitingMean)
+	s.waitingTruth.add(waiting)
+	v, ok = w.Get(timeline.WaitingMean)
 	s.waitingGiven.hit(ok)
 	if ok {
-		s.waitingTruth.add(waiting)
 		s.waiting.add(math.Abs(v - waiting))
+	}
+	s.waitingInside.hit(within(w, timeline.WaitingLower, timeline.WaitingUpper, waiting, 1))
+	s.waitingBounded.hit(w.Has(timeline.WaitingUpper))
+	if v, ok := w.Waiting(); ok && waiting >= minWaiting {
+		s.waitingMiddle.add(math.Abs(v/waiting - 1))
 	}
 	if step, n := decodeStep(truth.Steps(a, b)); n >= minSteps {
 		if v, ok := w.Get(timeline.StepDuration); ok {
@@ -258,6 +271,13 @@ func (s *score) compare(truth *enginesim.Truth, in *received, begin time.Time, c
 	if ok {
 		s.capacity.add(math.Abs(c/capacity - 1))
 	}
+}
+
+// within reports whether a truth is in a bracket, or outside by no more than slack.
+func within(w *timeline.Window, lower, upper timeline.Figure, truth, slack float64) bool {
+	lo, ok := w.Get(lower)
+	hi, bounded := w.Get(upper)
+	return ok && truth >= lo-slack && (!bounded || truth <= hi+slack)
 }
 
 // comparedStates are those in which the truth is known as well; a forward pass over prompts and decodes
