@@ -25,6 +25,7 @@ type scratch struct {
 	firsts       []int64
 	shares       shares
 
+	main    []record
 	moved   []record // that window's, as they came, and their order
 	order   []place
 	merge   []span // of the mask
