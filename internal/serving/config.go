@@ -260,7 +260,7 @@ func (c *Config) Validate() error {
 	if c.Dedupe.Window > 0 && (c.Dedupe.MaxEntries < 1 || c.Dedupe.MaxEntries > maxDedupeEntries) {
 		fail("dedupe::max_entries: %d is out of range; use 1 to %d, or dedupe::window 0s for no deduplication", c.Dedupe.MaxEntries, maxDedupeEntries)
 	}
-	for _, err := range unjoin(c.Diagnosis.Validate()) {
+	for _, err := range c.Diagnosis.Faults() {
 		fail("diagnosis::%w", err)
 	}
 	if c.Summary != nil && c.Timeline.Window == 0 {
@@ -272,17 +272,6 @@ func (c *Config) Validate() error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// unjoin is the errors that errors.Join made one of.
-func unjoin(err error) []error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		return joined.Unwrap()
-	}
-	if err == nil {
-		return nil
-	}
-	return []error{err}
 }
 
 // withoutUnit tells durations that were meant in seconds: a number without a unit is read as nanoseconds.

@@ -122,6 +122,8 @@ func TestConfigErrors(t *testing.T) {
 			for _, text := range want {
 				assert.Contains(t, err.Error(), text)
 			}
+			// The Collector calls every Validate there is, and puts fields that are no keys in front of what it says.
+			assert.NotContains(t, err.Error(), "::metrics::")
 		})
 	}
 }
