@@ -169,6 +169,7 @@ type DedupeConfig struct {
 
 const (
 	compatibilityVLLM = "vllm"
+	summaryType       = "serving_summary" // of extensions
 
 	maxBuckets = 250
 	// With 8 buckets, values from a billionth to 2^31 fit at scale -3; Prometheus takes -4 and finer.
@@ -262,6 +263,9 @@ func (c *Config) Validate() error {
 	}
 	for _, err := range c.Diagnosis.Faults() {
 		fail("diagnosis::%w", err)
+	}
+	if c.Summary != nil && c.Summary.Type().String() != summaryType {
+		fail("summary: %[1]v shows no summary; name an extension of type %[2]s, such as %[2]s or %[2]s/page", c.Summary, summaryType)
 	}
 	if c.Summary != nil && c.Timeline.Window == 0 {
 		fail("summary: %v has nothing to show without windows; remove timeline::window 0s, or summary", c.Summary)
