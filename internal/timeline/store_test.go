@@ -40,8 +40,11 @@ func TestPackedRecords(t *testing.T) {
 			v    *float32
 			flag uint16
 		}{
-			{&want.prefill, hasFirst}, {&want.queue, hasQueue}, {&want.forward, hasForward},
-			{&want.execute, hasExecute}, {&want.scheduler, hasScheduler},
+			{&want.prefill, hasFirst},
+			{&want.queue, hasQueue},
+			{&want.forward, hasForward},
+			{&want.execute, hasExecute},
+			{&want.scheduler, hasScheduler},
 		} {
 			if want.has(x.flag) {
 				*x.v = float32(r.ExpFloat64() * float64(r.IntN(3)))
