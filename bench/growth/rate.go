@@ -19,15 +19,20 @@ import (
 	"github.com/otelcol-serving/otelcol-serving/internal/timeline"
 )
 
-// usual is the rate that the budgets are for.
-const usual = 10
+const (
+	// usual is the rate that the budgets are for.
+	usual = 10
+	// leastWindows is how many windows there are at least. What is retained is measured over the second half of them: at first an engine's
+	// requests are not known and more of them are kept, and memory no longer needed is given back after some windows.
+	leastWindows = 320
+)
 
 type rate struct {
 	perSecond         int
 	kind              spans.Kind
 	collect, timeline []float64 // ns per request
-	retained          int
-	bytes             float64 // per request retained
+	retained          int       // at most
+	bytes             float64   // at most, per request retained at most
 	fixed             float64
 }
 
@@ -62,7 +67,7 @@ func byRate(e *effort, d *report.Document, images string) ([]report.Budget, erro
 		}
 	}
 	d.Text("**Rate of requests of one engine**: what the collect costs for each of them (windows of 10 s, their diagnosis, and their metrics), " +
-		"the part of it that is the timeline's, and the requests that the timeline retains.")
+		"the part of it that is the timeline's, and the requests that the timeline retains once it knows the engine.")
 	d.Table([]string{"requests of an engine", "collect, ns/request", "timeline, ns/request", "collect, µs/window", "retained at most", "B/request retained", "kB besides"}, lines)
 	var budgets []report.Budget
 	for _, r := range all {
@@ -95,10 +100,15 @@ func (r *rate) measure(e *effort) error {
 	// A collect has the requests of its interval, but not so few that its own cost counts.
 	perCollect := max(15*r.perSecond, 1000)
 	line := timeline.New(timeline.Config{})
-	drop := func(*timeline.Window) {}
+	most := 0
+	look := func(*timeline.Window) {
+		_, bytes := line.Memory()
+		most = max(most, bytes)
+	}
 	var inCollect, inTimeline time.Duration
-	n, peak := 0, 0
-	for warm := true; n < e.requests; {
+	total := max(e.requests, leastWindows*10*r.perSecond) // windows are of 10 s
+	n, peak, half := 0, 0, false
+	for warm := true; n < total; {
 		var records []timeline.Record
 		for recorded := 0; recorded < perCollect; recorded += feed.template.Len() {
 			td, err := feed.next()
@@ -122,7 +132,7 @@ func (r *rate) measure(e *effort) error {
 		middle := measure.CPU()
 		for i := range records {
 			line.AddRecord(records[i])
-			line.Drain(drop)
+			line.Drain(look)
 			peak = max(peak, line.Retained())
 		}
 		if warm {
@@ -131,12 +141,14 @@ func (r *rate) measure(e *effort) error {
 		}
 		inCollect += middle - begin
 		inTimeline += measure.CPU() - middle
-		n += len(records)
+		if n += len(records); !half && n >= total/2 {
+			half, peak, most = true, 0, 0
+		}
 	}
 	r.collect = append(r.collect, float64(inCollect.Nanoseconds())/float64(n))
 	r.timeline = append(r.timeline, float64(inTimeline.Nanoseconds())/float64(n))
-	total, requests := line.Memory()
+	all, requests := line.Memory()
 	r.retained = peak
-	r.bytes, r.fixed = float64(requests)/float64(max(1, peak)), float64(total-requests)
+	r.bytes, r.fixed = float64(most)/float64(max(1, peak)), float64(all-requests)
 	return nil
 }

@@ -71,6 +71,7 @@ func TestConfigErrors(t *testing.T) {
 		"annotate":      "annotate: a connector never changes the spans it is given; remove it, or use the serving_metrics processor",
 		"annotate_only": "annotate_only: a connector only derives metrics; remove it, or use the serving_metrics processor",
 		"shared_key":    "interval: 1ms is too short; use 100ms or more, such as 15s",
+		"diagnosis":     "diagnosis::period: 48h0m0s is out of range; use 1m to 24h, such as 5m",
 	} {
 		t.Run(id, func(t *testing.T) {
 			cfg, err := loadConfig(t, "serving_metrics/"+id)

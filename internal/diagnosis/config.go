@@ -6,7 +6,6 @@ package diagnosis
 // The thresholds, each with its reason, and what is enough data.
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -158,8 +157,9 @@ func NewDefaultConfig() Config {
 	}
 }
 
-// Validate reports everything that is wrong. Messages start with the key.
-func (c *Config) Validate() error {
+// Faults is everything that is wrong. Messages start with the key. It is not called Validate, for the Collector would call that as well,
+// and report the same once more under the names of fields that are no keys.
+func (c *Config) Faults() []error {
 	var errs []error
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if c.Period < time.Minute || c.Period > 24*time.Hour {
@@ -238,5 +238,5 @@ func (c *Config) Validate() error {
 	if c.KneeCapacity > c.FullCapacity {
 		fail("knee_capacity: %v is over full_capacity; use at most %v", c.KneeCapacity, c.FullCapacity)
 	}
-	return errors.Join(errs...)
+	return errs
 }

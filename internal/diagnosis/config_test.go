@@ -4,6 +4,7 @@
 package diagnosis
 
 import (
+	"errors"
 	"math"
 	"reflect"
 	"regexp"
@@ -17,7 +18,7 @@ import (
 
 func TestDefaultConfig(t *testing.T) {
 	c := NewDefaultConfig()
-	require.NoError(t, c.Validate())
+	require.Empty(t, c.Faults())
 	key := regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*$`)
 	v := reflect.ValueOf(c)
 	for i := range v.NumField() {
@@ -30,8 +31,8 @@ func TestDefaultConfig(t *testing.T) {
 	}
 }
 
-// TestValidate spoils every field: the error must begin with its key and say what to use.
-func TestValidate(t *testing.T) {
+// TestFaults spoils every field: the error must begin with its key and say what to use.
+func TestFaults(t *testing.T) {
 	spoiled := map[reflect.Kind][]any{
 		reflect.Float64: {-1., math.NaN(), math.Inf(1)},
 		reflect.Int64:   {int64(-1)},
@@ -45,22 +46,22 @@ func TestValidate(t *testing.T) {
 		for _, bad := range spoiled[f.Type.Kind()] {
 			c := NewDefaultConfig()
 			reflect.ValueOf(&c).Elem().Field(i).Set(reflect.ValueOf(bad).Convert(f.Type))
-			err := c.Validate()
-			require.Error(t, err, "%s = %v", f.Name, bad)
+			faults := c.Faults()
+			require.NotEmpty(t, faults, "%s = %v", f.Name, bad)
 			found := false
-			for line := range strings.SplitSeq(err.Error(), "\n") {
-				assert.Contains(t, line, "; use ")
-				found = found || strings.HasPrefix(line, f.Tag.Get("mapstructure")+": ")
+			for _, err := range faults {
+				assert.ErrorContains(t, err, "; use ")
+				found = found || strings.HasPrefix(err.Error(), f.Tag.Get("mapstructure")+": ")
 			}
-			assert.True(t, found, "%s: %v", f.Name, err)
+			assert.True(t, found, "%s: %v", f.Name, faults)
 		}
 	}
 	c := NewDefaultConfig()
 	c.Period = time.Second
-	assert.ErrorContains(t, c.Validate(), "period: 1s is out of range; use 1m to 24h, such as 5m")
+	assert.ErrorContains(t, errors.Join(c.Faults()...), "period: 1s is out of range; use 1m to 24h, such as 5m")
 	c = NewDefaultConfig()
 	c.KneeCapacity = .9
-	assert.EqualError(t, c.Validate(), "knee_capacity: 0.9 is over full_capacity; use at most 0.85")
+	assert.EqualError(t, errors.Join(c.Faults()...), "knee_capacity: 0.9 is over full_capacity; use at most 0.85")
 }
 
 // TestKeys: every condition names a key that exists, and every threshold is one of a condition or used elsewhere.

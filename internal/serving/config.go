@@ -169,6 +169,7 @@ type DedupeConfig struct {
 
 const (
 	compatibilityVLLM = "vllm"
+	summaryType       = "serving_summary" // of extensions
 
 	maxBuckets = 250
 	// With 8 buckets, values from a billionth to 2^31 fit at scale -3; Prometheus takes -4 and finer.
@@ -260,8 +261,11 @@ func (c *Config) Validate() error {
 	if c.Dedupe.Window > 0 && (c.Dedupe.MaxEntries < 1 || c.Dedupe.MaxEntries > maxDedupeEntries) {
 		fail("dedupe::max_entries: %d is out of range; use 1 to %d, or dedupe::window 0s for no deduplication", c.Dedupe.MaxEntries, maxDedupeEntries)
 	}
-	for _, err := range unjoin(c.Diagnosis.Validate()) {
+	for _, err := range c.Diagnosis.Faults() {
 		fail("diagnosis::%w", err)
+	}
+	if c.Summary != nil && c.Summary.Type().String() != summaryType {
+		fail("summary: %[1]v shows no summary; name an extension of type %[2]s, such as %[2]s or %[2]s/page", c.Summary, summaryType)
 	}
 	if c.Summary != nil && c.Timeline.Window == 0 {
 		fail("summary: %v has nothing to show without windows; remove timeline::window 0s, or summary", c.Summary)
@@ -272,17 +276,6 @@ func (c *Config) Validate() error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// unjoin is the errors that errors.Join made one of.
-func unjoin(err error) []error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		return joined.Unwrap()
-	}
-	if err == nil {
-		return nil
-	}
-	return []error{err}
 }
 
 // withoutUnit tells durations that were meant in seconds: a number without a unit is read as nanoseconds.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/confmap"
 )
 
@@ -120,6 +121,7 @@ func TestConfigErrors(t *testing.T) {
 		{func(c *Config) { c.Dedupe.Window = -1 }, "dedupe::window: -1ns", "use a duration such as 5m, or 0s"},
 		{func(c *Config) { c.Dedupe.MaxEntries = 0 }, "dedupe::max_entries: 0", "or dedupe::window 0s"},
 		{func(c *Config) { c.Dedupe.MaxEntries = 1<<28 + 1 }, "dedupe::max_entries: 268435457", "use 1 to 268435456"},
+		{func(c *Config) { id := component.MustNewIDWithName("zpages", "x"); c.Summary = &id }, "summary: zpages/x shows no summary", "name an extension of type serving_summary"},
 		{func(c *Config) { c.Compatibility = []string{"sglang"} }, `compatibility: "sglang"`, "use vllm"},
 	} {
 		c := NewDefaultConfig()

@@ -107,6 +107,7 @@ func FuzzSeriesKey(f *testing.F) {
 	f.Add("a", "", "", "b", "", "a", "", "b", "", "", byte(1), byte(1))
 	f.Add("\x00", "\x01", "", "", "", "\x00\x01", "", "", "", "", byte(0), byte(0))
 	f.Add("a\xff", "", "", "", "", "a\xfe", "", "", "", "", byte(1), byte(2))
+	f.Add("a\n", "\u0085", "", "", "", "a\r", "\x7f", "", "", "", byte(1), byte(1))
 	f.Add(string(make([]byte, 300)), "", "", "", "", string(make([]byte, 256)), "", "", "", "", byte(1), byte(1))
 	fallback := "fallback"
 	c := NewDefaultConfig()

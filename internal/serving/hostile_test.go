@@ -20,6 +20,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
@@ -223,6 +224,10 @@ func unite(td ptrace.Traces) {
 	united.CopyTo(td)
 }
 
+func clean(text string) bool {
+	return utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
+}
+
 // assertHarmless asserts that any backend takes md.
 func assertHarmless(t *testing.T, md pmetric.Metrics) {
 	t.Helper()
@@ -231,7 +236,7 @@ func assertHarmless(t *testing.T, md pmetric.Metrics) {
 			text := v.AsString()
 			assert.LessOrEqual(t, len(text), maxValueLength, "%s: %s", what, key)
 			assert.NotEmpty(t, text, "%s: %s", what, key)
-			assert.True(t, utf8.ValidString(key) && utf8.ValidString(text), "%s: %s=%q", what, key, text)
+			assert.True(t, utf8.ValidString(key) && clean(text), "%s: %s=%q", what, key, text)
 		}
 	}
 	for _, rm := range md.ResourceMetrics().All() {
@@ -242,7 +247,7 @@ func assertHarmless(t *testing.T, md pmetric.Metrics) {
 			p := &points[i]
 			for key, v := range p.attributes {
 				text, ok := v.(string)
-				assert.True(t, !ok || utf8.ValidString(text) && len(text) <= maxValueLength, "%s: %s=%q", name, key, v)
+				assert.True(t, !ok || clean(text) && len(text) <= maxValueLength, "%s: %s=%q", name, key, v)
 			}
 			assert.False(t, math.IsNaN(p.value) || math.IsInf(p.value, 0) || p.value < 0, "%s: %v", name, p.value)
 			checkPoint(t, name, p)

@@ -12,6 +12,7 @@ package serving
 import (
 	"encoding/binary"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -201,18 +202,52 @@ func (id *identifier) seriesAttributes(key []byte) pcommon.Map {
 	return m
 }
 
-// appendValue appends 1 + length and the value, cut at maxValueLength, with invalid UTF-8 replaced:
-// both would be refused by some backend, with all that is in the same payload.
+// appendValue appends 1 + length and the value, cut at maxValueLength, with invalid UTF-8 and control characters replaced: the
+// first two would be refused by some backend, with all that is in the same payload, and the last go on to whoever reads a label.
 func appendValue(buf []byte, value string, cut *int64) []byte {
 	if len(value) > maxValueLength {
 		value = cutText(value)
 		*cut++
 	}
-	if !utf8.ValidString(value) {
-		value = cutText(strings.ToValidUTF8(value, "\uFFFD")) // which may be longer
+	if !printable(value) {
+		value = cutText(cleanText(value)) // which may be longer
 	}
 	buf = binary.AppendUvarint(buf, uint64(len(value))+1)
 	return append(buf, value...)
+}
+
+// printable reports whether value is all ASCII without control characters, as nearly all are: eight bytes at a time, for it is asked for
+// each request.
+func printable(value string) bool {
+	const each = 0x0101010101010101
+	for len(value) >= 8 {
+		// No carry goes from a byte below 0x80 to the next, and one that is not says so itself.
+		x := uint64(value[0]) | uint64(value[1])<<8 | uint64(value[2])<<16 | uint64(value[3])<<24 |
+			uint64(value[4])<<32 | uint64(value[5])<<40 | uint64(value[6])<<48 | uint64(value[7])<<56
+		if (x|(x+each)|^(x+0x60*each))&(0x80*each) != 0 {
+			return false
+		}
+		value = value[8:]
+	}
+	for i := range len(value) {
+		if c := value[i]; c < ' ' || c >= 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+// cleanText puts U+FFFD in the place of control characters and of each run of invalid UTF-8.
+func cleanText(value string) string {
+	if !utf8.ValidString(value) {
+		value = strings.ToValidUTF8(value, "\uFFFD")
+	}
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return utf8.RuneError
+		}
+		return r
+	}, value) // value itself where nothing changes
 }
 
 // cutText cuts at maxValueLength, but not within a character.

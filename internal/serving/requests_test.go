@@ -7,6 +7,7 @@ package serving
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -202,9 +203,14 @@ func TestLongAndInvalidValues(t *testing.T) {
 		{strings.Repeat("a", 257), strings.Repeat("a", 256)},
 		{"x" + strings.Repeat("ü", 200), "x" + strings.Repeat("ü", 127)}, // not within a character
 		{"a\xffb", "a\uFFFDb"},
+		{"a\nb\x00c\x7f\u0085", "a\uFFFDb\uFFFDc\uFFFD\uFFFD"},
+		{"模型\t7B\x1b[31m", "模型\uFFFD7B\uFFFD[31m"},
+		{"模型 ~\u00a0é", "模型 ~\u00a0é"},
+		{"a\x01" + "\xff", "a\uFFFD\uFFFD"},
+		{strings.Repeat("\r", 128), strings.Repeat("\uFFFD", 85)},
 		{strings.Repeat("a\xff", 128), strings.Repeat("a\uFFFD", 64)}, // 3 bytes for one
 		{strings.Repeat("\x80", 300), "\uFFFD"},
-		{"nul\x00byte", "nul\x00byte"},
+		{"nul\x00byte", "nul\uFFFDbyte"},
 	} {
 		recordOne(a, fmt.Sprint("engine-", i), uint64(i)+1, func(s ptrace.Span) { s.Attributes().PutStr("tenant", test.in) })
 		points := find(tick(a, clock), countName)
@@ -213,6 +219,46 @@ func TestLongAndInvalidValues(t *testing.T) {
 		assert.LessOrEqual(t, len(got), 256)
 	}
 	assert.EqualValues(t, 3, a.Stats().Cut)
+}
+
+func TestPrintable(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	alphabets := []string{"abc ~", "a\x1f", "a\x7f", "a\x80", "~\x00", "a\xff\x20"}
+	for range 100_000 {
+		alphabet := alphabets[r.IntN(len(alphabets))]
+		value := []byte(strings.Repeat("~ ", r.IntN(20)))
+		for range r.IntN(3) {
+			if len(value) > 0 {
+				value[r.IntN(len(value))] = alphabet[r.IntN(len(alphabet))]
+			}
+		}
+		want := true
+		for _, c := range value {
+			want = want && c >= 0x20 && c <= 0x7e
+		}
+		require.Equal(t, want, printable(string(value)), "%q", value)
+	}
+	for c := range 256 { // each in each place
+		for at := range 17 {
+			value := []byte("0123456789abcdef~")
+			value[at] = byte(c)
+			require.Equal(t, c >= 0x20 && c <= 0x7e, printable(string(value)), "%q", value)
+		}
+	}
+}
+
+// Control characters make no series of their own: what tells series apart is what is emitted.
+func TestControlCharactersOfOneSeries(t *testing.T) {
+	a, clock := newTestAggregator(t, nil)
+	td, spans := payload("engine-0")
+	for i, model := range []string{"a\nb", "a\rb", "a\x7fb", "a\u0085b", "a\xffb"} {
+		addV0(spans, uint64(i)+1, model)
+	}
+	a.Record(td, false)
+	points := find(tick(a, clock), countName)
+	require.Len(t, points, 1)
+	assert.Equal(t, "a\uFFFDb", points[0].attributes["gen_ai.response.model"])
+	assert.EqualValues(t, 5, points[0].value)
 }
 
 // Requests in a row that differ in no attribute of their series share its key, which must not hide one that differs, nor

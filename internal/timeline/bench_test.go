@@ -7,7 +7,6 @@ package timeline
 
 import (
 	"testing"
-	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 
@@ -17,9 +16,6 @@ import (
 )
 
 func timestampOf(n int) pcommon.Timestamp { return pcommon.Timestamp(n) }
-
-// recordBytes are those of a request and of its prefill window, packed.
-const recordBytes = int(unsafe.Sizeof(record{})) + 2*4
 
 // loaded is one engine's requests at a load, repeated in time by BenchmarkAdd.
 func loaded(tb testing.TB, name string, w workload, load float64) []llmrequest.Request {
@@ -123,19 +119,42 @@ func TestNoAllocationPerRequest(t *testing.T) {
 		tl.Add(&r)
 		i++
 	}
-	drop, peak := func(*Window) {}, 0
+	drop := func(*Window) {}
 	for i < 2*len(reqs) {
 		next()
 		tl.Drain(drop)
-		peak = max(peak, tl.Retained())
 	}
 	perRequest := testing.AllocsPerRun(len(reqs), func() {
 		next()
 		tl.Drain(drop)
 	})
 	assert.Less(t, perRequest, 0.02)
-	_, bytes := tl.Memory()
-	assert.LessOrEqual(t, recordBytes, 64)
-	// Prefill windows are kept for longer than requests, and memory has room to grow.
-	assert.LessOrEqual(t, bytes, 3*64*peak/2)
+}
+
+// Once an engine's requests are known, what is held for them is little more than they are.
+func TestBytesPerRequest(t *testing.T) {
+	for _, name := range []string{"default", "v1"} {
+		for _, load := range []float64{0.2, 0.5, 0.8} {
+			reqs := loaded(t, name, chat, load)
+			tl := New(Config{})
+			peak, most := 0, 0
+			for i := range 4 * len(reqs) { // 40 minutes
+				r := reqs[i%len(reqs)]
+				shift := timestampOf(i/len(reqs)) * 700e9
+				r.Start, r.End = r.Start+shift, r.End+shift
+				tl.Add(&r)
+				if i >= 2*len(reqs) {
+					peak = max(peak, tl.Retained())
+				}
+				tl.Drain(func(*Window) {
+					if i >= 2*len(reqs) {
+						_, bytes := tl.Memory()
+						most = max(most, bytes)
+					}
+				})
+			}
+			t.Logf("%s %v: %d requests, %.1f bytes of each", name, load, peak, float64(most)/float64(peak))
+			assert.LessOrEqual(t, most, 64*peak, "%s %v", name, load)
+		}
+	}
 }

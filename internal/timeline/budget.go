@@ -31,7 +31,7 @@ func (t *Timeline) afford() bool {
 	if t.cfg.Budget == nil {
 		return true
 	}
-	cost := int64(1 + len(t.main)/requestsPerCost)
+	cost := int64(1 + len(t.kept)/requestsPerCost)
 	if t.credit >= cost {
 		t.credit -= cost
 		return true

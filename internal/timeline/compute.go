@@ -26,6 +26,7 @@ type scratch struct {
 	shares       shares
 	waits        waits
 
+	main    []record
 	moved   []record // that window's, as they came, and their order
 	order   []place
 	merge   []span // of the mask

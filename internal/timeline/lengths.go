@@ -84,6 +84,17 @@ func (h *lengths) quantile(q float64) float64 {
 	return maxRun
 }
 
+// longest is the upper edge of the bucket of the longest running time that was added in the last hour, s.
+func (h *lengths) longest() float64 {
+	const faded = 0.015 // of one request, in six half-lives
+	for b := lengthsBuckets - 1; b >= 0; b-- {
+		if h.count[b] >= faded {
+			return math.Exp2(float64(b)/lengthsPerOctave + lengthsMinExp)
+		}
+	}
+	return 0
+}
+
 // seen is the expected share of the running time at a moment that ends within age:
 // sum min(L, age) / sum L, as the residual life of a request running at a random moment has it.
 func (h *lengths) seen(age float64) float64 {

@@ -24,6 +24,8 @@ type prefills struct {
 	packedWide int
 	start      int64 // cum of the first
 	same       int   // entries, from the first on, that are as packed
+	most       int   // words of packed at a time since its memory was last looked at
+	looks      int
 
 	distinct, partial float64 // windows added, and those that overlap another only in part
 }
@@ -44,8 +46,12 @@ func (p *prefills) pack() {
 	if p.same > 0 && p.packedWide == 1 && p.packed[0] == wide {
 		from = p.same
 	}
-	if cap(p.packed) < words || cap(p.packed) > 4*grown(words) {
-		p.packed = append(slices.Grow([]uint32(nil), grown(words)), p.packed[:min(len(p.packed), words)]...)
+	p.most = max(p.most, words)
+	if p.looks++; cap(p.packed) < words || p.looks >= shrinkAfter {
+		if cap(p.packed) < words || tooLarge(cap(p.packed), p.most) {
+			p.packed = append(slices.Grow([]uint32(nil), grown(p.most)), p.packed[:min(len(p.packed), words)]...)
+		}
+		p.looks, p.most = 0, words
 	}
 	out, last := p.packed[:0], int64(0)
 	if from > 0 {
@@ -243,8 +249,8 @@ func (p *prefills) drop(t int64) {
 	for k < len(p.entries) && p.entries[k].start+p.length(k) < t {
 		k++
 	}
-	// A few at a time: the move costs as much as what stays.
-	if k > 64 && k > len(p.entries)/8 {
+	// A few at a time: to move and pack what stays costs as much as to unpack it.
+	if k > 8 && k > len(p.entries)/16 {
 		p.entries, p.same = slices.Delete(p.entries, 0, k), 0
 	}
 }

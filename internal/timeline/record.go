@@ -3,7 +3,7 @@
 
 package timeline
 
-// The retained form of one request.
+// One request, as windows are computed from it and as it is retained.
 
 import (
 	"math"
@@ -11,7 +11,7 @@ import (
 	"github.com/otelcol-serving/otelcol-serving/internal/llmrequest"
 )
 
-// Record is what a Timeline keeps of a request: 48 bytes, without references. Making it and adding it can be done
+// Record is what a Timeline takes of a request: 48 bytes, without references. Making it and adding it can be done
 // at different times: whoever receives requests need not wait for windows to be computed.
 type Record struct{ record }
 
@@ -51,6 +51,13 @@ const (
 
 // maxRun is the longest running time believed, s.
 const maxRun = 24 * 3600
+
+// maxOut and maxIn are the most tokens of a request believed, several times those of the longest contexts there are: packed has so many bits
+// for them.
+const (
+	outBits, inBits = 21, 23
+	maxOut, maxIn   = 1<<outBits - 2, 1<<inBits - 2
+)
 
 const sec = 1e9
 
@@ -125,13 +132,13 @@ func makeRecord(q *llmrequest.Request) (record, bool) {
 	if s, ok := q.Get(llmrequest.Scheduler); ok && s >= 0 && s <= run {
 		r.scheduler, r.flags = float32(s), r.flags|hasScheduler
 	}
-	if n, ok := q.Get(llmrequest.OutputTokens); ok && n >= 0 && n < math.MaxInt32 {
+	if n, ok := q.Get(llmrequest.OutputTokens); ok && n >= 0 && n <= maxOut {
 		r.out, r.flags = uint32(n), r.flags|hasOut
 		if q.Sequences <= 1 && n >= 1 && r.has(hasFirst) {
 			r.flags |= hasSteps
 		}
 	}
-	if n, ok := q.Get(llmrequest.InputTokens); ok && n >= 0 && n < math.MaxInt32 {
+	if n, ok := q.Get(llmrequest.InputTokens); ok && n >= 0 && n <= maxIn {
 		r.in, r.flags = uint32(n), r.flags|hasIn
 	}
 	if q.Generation == llmrequest.GenerationV0 || r.has(hasForward) {

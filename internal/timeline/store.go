@@ -12,21 +12,22 @@ import (
 	"unsafe"
 )
 
-// buffer is where the requests of a Timeline are: main, and pending right behind it. Both are cut to what is theirs, so that an
-// append to either would not go into the other.
+// buffer is where the requests of a Timeline are between windows: kept, and pending right behind it. Both are cut to what is theirs, so that
+// an append to either would not go into the other.
 type buffer struct {
-	main    []record // up to the horizon, by rs
-	pending []record // beyond the horizon, in order of arrival
+	kept    []packed // up to the horizon, by rs
+	pending []packed // beyond the horizon, in order of arrival
 
-	all   []record // the memory of both, as long as it is
+	all   []packed // the memory of both, as long as it is
 	most  int      // requests held at a time since the memory was last looked at
 	looks int
 }
 
 const (
-	// A buffer grows by an eighth: doubling would leave a third of it unused on average, and copying is cheap beside a window.
-	growth    = 8
-	minGrowth = 16 // requests
+	// A buffer grows by a sixteenth, and by what the runtime rounds up to: doubling would leave a third of it unused on
+	// average, and copying is cheap beside a window.
+	growth    = 16
+	minGrowth = 4 // requests
 	// shrinkAfter is the windows after which memory that was not needed in any of them is given back.
 	shrinkAfter = 64
 )
@@ -34,43 +35,51 @@ const (
 // grown is the capacity for n where there was less.
 func grown(n int) int { return n + max(n/growth, minGrowth) }
 
-// hold makes main and pending the first m and the n requests behind them.
+// hold makes kept and pending the first m and the n requests behind them.
 func (b *buffer) hold(m, n int) {
-	b.main, b.pending = b.all[:m:m], b.all[m:m+n:m+n]
+	b.kept, b.pending = b.all[:m:m], b.all[m:m+n:m+n]
 	b.most = max(b.most, m+n)
 }
 
 // add appends r to pending.
-func (b *buffer) add(r record) {
-	m, n := len(b.main), len(b.pending)
+func (b *buffer) add(r *record) {
+	m, n := len(b.kept), len(b.pending)
 	if m+n == len(b.all) {
 		b.resize(grown(m + n))
 	}
-	b.all[m+n] = r
+	r.pack(&b.all[m+n])
 	b.hold(m, n+1)
 }
 
 // resize moves both to memory for so many requests.
 func (b *buffer) resize(capacity int) {
-	all := slices.Grow([]record(nil), capacity)
-	all = append(append(all, b.main...), b.pending...)
+	all := slices.Grow([]packed(nil), capacity)
+	all = append(append(all, b.kept...), b.pending...)
 	b.all = all[:cap(all)]
-	b.hold(len(b.main), len(b.pending))
+	b.hold(len(b.kept), len(b.pending))
 }
 
-// cut makes main and pending the first of theirs.
-func (b *buffer) cut(main, pending int) {
+// cut makes kept and pending the first of theirs.
+func (b *buffer) cut(kept, pending int) {
 	b.pending = b.pending[:pending]
-	copy(b.all[main:], b.pending)
-	b.hold(main, pending)
+	copy(b.all[kept:], b.pending)
+	b.hold(kept, pending)
 }
 
-// split takes out of pending what done says and gives it to each, last one first. Main gets room for it at its end.
-func (b *buffer) split(done func(*record) bool, each func(*record)) {
-	m, n := len(b.main), len(b.pending)
+// keep makes kept these: not more than it has room for.
+func (b *buffer) keep(requests []record) {
+	b.cut(len(requests), len(b.pending))
+	for i := range requests {
+		requests[i].pack(&b.kept[i])
+	}
+}
+
+// split takes what ended up to the horizon out of pending and gives it to each, last one first. Kept gets room for it at its end.
+func (b *buffer) split(horizon int64, each func(*packed)) {
+	m, n := len(b.kept), len(b.pending)
 	w := n
 	for i := n - 1; i >= 0; i-- {
-		if r := &b.pending[i]; done(r) {
+		if r := &b.pending[i]; r.re() <= horizon {
 			each(r)
 		} else {
 			w--
@@ -85,11 +94,14 @@ func (b *buffer) look() {
 	if b.looks++; b.looks < shrinkAfter {
 		return
 	}
-	if want := grown(b.most); 2*want < len(b.all) {
-		b.resize(want)
+	if tooLarge(len(b.all), b.most) {
+		b.resize(grown(b.most))
 	}
-	b.looks, b.most = 0, len(b.main)+len(b.pending)
+	b.looks, b.most = 0, len(b.kept)+len(b.pending)
 }
+
+// tooLarge is whether a capacity is more than most needs, room to grow and what the runtime rounds up to.
+func tooLarge(capacity, most int) bool { return capacity > grown(grown(grown(most))) }
 
 // scratches are for windows that are being computed: as many as are at a time, however many Timelines there are.
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
@@ -100,10 +112,16 @@ func (t *Timeline) borrow() {
 	t.scratch, t.bracket, t.pace.paceScratch = s, &s.bracket, &s.pace
 	t.mask.merge, t.device.votes, t.device.ended = s.merge, s.votes, s.ended
 	t.mask.unpack(s.entries)
+	t.main = slices.Grow(s.main[:0], len(t.kept))[:len(t.kept)]
+	for i := range t.kept {
+		t.kept[i].unpack(&t.main[i])
+	}
 }
 
 func (t *Timeline) giveBack() {
 	s := t.scratch
+	t.keep(t.main) // what no later window needs is gone
+	s.main, t.main = t.main, nil
 	t.mask.pack()
 	s.entries, t.mask.entries = t.mask.entries, nil
 	s.merge, s.votes, s.ended = t.mask.merge, t.device.votes, t.device.ended
@@ -115,7 +133,7 @@ func (t *Timeline) giveBack() {
 // Memory is the bytes the Timeline holds, and the bytes that scale with the requests retained. What computing a window takes is
 // not among them: it is shared.
 func (t *Timeline) Memory() (total, requests int) {
-	requests = (len(t.all)+cap(t.far))*int(unsafe.Sizeof(record{})) + cap(t.mask.packed)*4
+	requests = len(t.all)*int(unsafe.Sizeof(packed{})) + cap(t.far)*int(unsafe.Sizeof(record{})) + cap(t.mask.packed)*4
 	total = int(unsafe.Sizeof(*t)) + requests + cap(t.windows)*int(unsafe.Sizeof(Window{})) + t.pace.memory()
 	return total, requests
 }

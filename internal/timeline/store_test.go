@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -20,51 +21,126 @@ import (
 	"github.com/otelcol-serving/otelcol-serving/internal/llmrequest"
 )
 
+func TestPackedRecords(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 10))
+	for range 300_000 {
+		// Any bits, but for what a record does not have.
+		want := record{
+			re: 1 + r.Int64N(math.MaxInt64/2), out: r.Uint32N(maxOut + 1), in: r.Uint32N(maxIn + 1),
+			flags: uint16(r.Uint32N(2 * uint32(stepClock))), shift: uint8(r.UintN(25)),
+		}
+		length := r.Int64N(maxRun*sec + 1e9)
+		if r.IntN(10) == 0 {
+			want.re = []int64{1, math.MaxInt64 / 2, 1e18}[r.IntN(3)]
+			length = []int64{0, 1, maxRun*sec + 1e7}[r.IntN(3)]
+			want.out, want.in = []uint32{0, 1, maxOut}[r.IntN(3)], []uint32{0, 1, maxIn}[r.IntN(3)]
+		}
+		want.rs = want.re - length
+		for _, x := range []struct {
+			v    *float32
+			flag uint16
+		}{
+			{&want.prefill, hasFirst},
+			{&want.queue, hasQueue},
+			{&want.forward, hasForward},
+			{&want.execute, hasExecute},
+			{&want.scheduler, hasScheduler},
+		} {
+			if want.has(x.flag) {
+				*x.v = float32(r.ExpFloat64() * float64(r.IntN(3)))
+			}
+		}
+		if !want.has(hasOut) {
+			want.out = 0
+		}
+		if !want.has(hasIn) {
+			want.in = 0
+		}
+		var p packed
+		var got record
+		want.pack(&p)
+		p.unpack(&got)
+		require.Equal(t, want, got)
+		require.Equal(t, [2]int64{want.rs, want.re}, [2]int64{p.rs(), p.re()})
+	}
+	assert.EqualValues(t, 40, unsafe.Sizeof(packed{}))
+}
+
+// More tokens than any request has are not believed, rather than cut to something else.
+func TestMostTokens(t *testing.T) {
+	for _, x := range []struct {
+		in, out float64
+		flags   uint16
+	}{{maxIn, maxOut, hasIn | hasOut}, {maxIn + 1, maxOut, hasOut}, {maxIn, maxOut + 1, hasIn}, {1e300, math.Inf(1), 0}} {
+		q := plain(0, 0.1, 1, 5)
+		q.Set(llmrequest.InputTokens, x.in)
+		q.Set(llmrequest.OutputTokens, x.out)
+		r, ok := makeRecord(&q)
+		require.True(t, ok)
+		assert.Equal(t, x.flags, r.flags&(hasIn|hasOut), "%v", x)
+		var p packed
+		var got record
+		r.pack(&p)
+		p.unpack(&got)
+		assert.Equal(t, r, got)
+	}
+}
+
 func TestBufferAgainstTwoSlices(t *testing.T) {
+	unpacked := func(p *packed) (r record) {
+		p.unpack(&r)
+		return r
+	}
+	all := func(s []packed) []record {
+		out := []record{}
+		for i := range s {
+			out = append(out, unpacked(&s[i]))
+		}
+		return out
+	}
 	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 11))
 		var b buffer
-		var main, pending []record
-		n := int64(0)
+		kept, pending := []record{}, []record{}
 		for range 600 {
 			switch r.IntN(4) {
 			default:
 				for range r.IntN(40) {
-					n++
-					b.add(record{rs: n})
-					pending = append(pending, record{rs: n})
+					x := record{re: 1 + r.Int64N(1000)}
+					x.rs = x.re
+					b.add(&x)
+					pending = append(pending, x)
 				}
-			case 1: // some of pending go to main
-				k := int64(2 + r.IntN(3))
+			case 1: // some of pending go to kept
+				horizon := r.Int64N(600)
 				var out []record
-				done := func(r *record) bool { return r.rs%k == 0 }
-				m := len(b.main)
-				b.split(done, func(r *record) { out = append(out, *r) })
-				require.Len(t, b.main, m+len(out))
-				copy(b.main[m:], out)
-				slices.Reverse(pending)
+				b.split(horizon, func(p *packed) { out = append(out, unpacked(p)) })
+				require.Len(t, b.kept, len(kept)+len(out))
+				var want []record
 				pending = slices.DeleteFunc(pending, func(r record) bool {
-					if done(&r) {
-						main = append(main, r)
+					if r.re <= horizon {
+						want = append(want, r)
 					}
-					return done(&r)
+					return r.re <= horizon
 				})
-				slices.Reverse(pending)
+				slices.Reverse(want)
+				require.Equal(t, want, out)
+				kept = append(kept, out...)
+				slices.SortFunc(kept, func(a, b record) int { return cmp.Compare(a.rs, b.rs) })
+				kept = slices.Clone(kept[len(kept)/3:]) // some are of no further use
+				b.keep(kept)
 			case 2:
-				k, j := r.IntN(len(main)+1), r.IntN(len(pending)+1)
+				k, j := r.IntN(len(kept)+1), r.IntN(len(pending)+1)
 				if r.IntN(3) > 0 {
-					k, j = len(main)/2, len(pending)
+					k, j = len(kept)/2, len(pending)
 				}
 				b.cut(k, j)
-				main, pending = main[:k], pending[:j]
+				kept, pending = kept[:k], pending[:j]
 			case 3:
-				b.main = b.main[:len(b.main)/2] // as compute does
-				main = main[:len(main)/2]
-				b.cut(len(b.main), len(b.pending))
 				b.look()
 			}
-			require.Equal(t, append([]record{}, main...), append([]record{}, b.main...))
-			require.Equal(t, append([]record{}, pending...), append([]record{}, b.pending...))
+			require.Equal(t, kept, all(b.kept))
+			require.Equal(t, pending, all(b.pending))
 		}
 	}
 }
@@ -72,16 +148,120 @@ func TestBufferAgainstTwoSlices(t *testing.T) {
 func TestBufferIsNotMuchLargerThanNeeded(t *testing.T) {
 	var b buffer
 	for i := range 10_000 {
-		b.add(record{})
-		// An eighth, and as much again for what the runtime rounds up to.
-		require.LessOrEqual(t, float64(len(b.all)), 1.27*float64(i+1)+2*minGrowth)
+		b.add(&record{re: 1, rs: 1})
+		// A sixteenth, and what the runtime rounds up to: an eighth, or up to 4 KiB more.
+		require.LessOrEqual(t, float64(len(b.all)), 1.2*float64(i+1)+2*minGrowth+100)
 	}
 	b.cut(0, 100)
 	for range 2 * shrinkAfter {
 		b.look()
 	}
-	assert.LessOrEqual(t, len(b.all), 150, "and gives back what was not needed for long")
+	assert.LessOrEqual(t, len(b.all), 125, "and gives back what was not needed for long")
 	assert.Len(t, b.pending, 100)
+}
+
+func TestPackedPrefillsAreNotMuchLargerThanNeeded(t *testing.T) {
+	var p prefills
+	at := int64(1e18)
+	grow := func(n int) {
+		p.unpack(nil)
+		var batch []span
+		for range n {
+			at += 1e9
+			batch = append(batch, span{at, at + 1e8})
+		}
+		p.add(batch)
+		p.pack()
+	}
+	for range 1000 {
+		grow(3)
+		require.LessOrEqual(t, float64(cap(p.packed)), 1.2*float64(len(p.packed))+2*minGrowth+100)
+	}
+	p.unpack(nil)
+	p.drop(at - 100e9)
+	p.pack()
+	for range 2 * shrinkAfter {
+		grow(0)
+	}
+	assert.Len(t, p.packed, 2+2*101)
+	assert.LessOrEqual(t, cap(p.packed), 250, "and give back what was not needed for long")
+}
+
+// wholeMask makes a Timeline keep all of its mask for good.
+type wholeMask struct{ all []prefillEntry }
+
+func (m *wholeMask) restore(t *Timeline) {
+	t.mask.unpack(nil)
+	kept := t.mask.entries
+	if len(kept) == 0 {
+		return // only at the beginning
+	}
+	n, _ := slices.BinarySearchFunc(m.all, kept[0].start, func(e prefillEntry, at int64) int { return cmp.Compare(e.start, at) })
+	m.all = append(m.all[:n], kept...)
+	t.mask.entries, t.mask.same = m.all, 0
+	t.mask.pack()
+	t.mask.entries = nil
+}
+
+// What is no longer kept of the mask is of no further use, even where some come late.
+func TestMaskIsKeptAsLongAsNeeded(t *testing.T) {
+	dropped := 0
+	for _, name := range []string{"default", "async"} {
+		for _, w := range []workload{chat, long, {prompt: 300, out: 100, burst: "bursty"}, {prompt: 1500, out: 20, burst: "onoff"}} {
+			for _, load := range []float64{0.05, 0.5} {
+				reqs := loaded(t, name, w, load)
+				some, all := New(Config{MaxNumSeqs: 128}), New(Config{MaxNumSeqs: 128})
+				var mask wholeMask
+				r := rand.New(rand.NewPCG(1, 17))
+				for i := range min(len(reqs), 5000) {
+					if j := i + r.IntN(40); j < len(reqs) && r.IntN(10) == 0 {
+						reqs[i], reqs[j] = reqs[j], reqs[i]
+					}
+					some.Add(&reqs[i])
+					all.Add(&reqs[i])
+					got, want := some.Windows(), all.Windows()
+					require.Equal(t, want, got, "%s %v %v", name, w, load)
+					if len(got) > 0 {
+						mask.restore(all)
+					}
+				}
+				dropped += len(all.mask.packed) - len(some.mask.packed)
+			}
+		}
+	}
+	assert.Greater(t, dropped, 5000, "words")
+}
+
+// A request that takes longer than any before has the mask kept from when it is seen, up to a bound.
+func TestMaskIsKeptForTheLongest(t *testing.T) {
+	tl := New(Config{})
+	at := 0.0
+	short := func(n int) {
+		for range n {
+			q := plain(at, 0.1, 2, 50)
+			tl.Add(&q)
+			at++
+		}
+	}
+	needed := func() float64 { return float64(tl.next-tl.needed()) / sec } // s before the next window
+	short(400)
+	assert.Less(t, needed(), 6.0, "one and a half of the longest, and a bin of the pace")
+	const age = 60
+	next := tl.next
+	q := plain(at-age, 0.1, age, 500)
+	rs := simEpoch.UnixNano() + int64((at-age+0.1)*sec)
+	require.Equal(t, Accepted, tl.Add(&q))
+	require.Equal(t, next, tl.next)
+	assert.GreaterOrEqual(t, needed(), float64(next-rs)/sec, "it is pending")
+	short(int(tl.grace/1e9) + 15)
+	assert.Greater(t, tl.next, next)
+	assert.GreaterOrEqual(t, needed(), float64(tl.next-rs)/sec, "it is not")
+	short(100)
+	assert.GreaterOrEqual(t, needed(), 1.5*age, "another may come")
+
+	q = plain(at-3000, 0.1, 3000, 500)
+	tl.Add(&q)
+	assert.LessOrEqual(t, needed(), 3*float64(tl.grace)/sec+60)
 }
 
 // A mask that is packed after every step is the one that never was.

@@ -64,6 +64,7 @@ type Timeline struct {
 	credit  int64 // windows that may be closed
 
 	// Of the window that is being computed.
+	main    []record // what ended up to the horizon, by rs
 	bracket *bracket
 	scratch *scratch
 }
@@ -231,11 +232,11 @@ func (t *Timeline) insert(r record) Outcome {
 		}
 		r.shift = t.shift
 	}
-	if len(t.pending)+len(t.main) >= t.cfg.MaxRequests {
+	if len(t.pending)+len(t.kept) >= t.cfg.MaxRequests {
 		t.thin()
 		r.shift = t.shift
 	}
-	t.buffer.add(r)
+	t.buffer.add(&r)
 	return out
 }
 
@@ -249,19 +250,21 @@ func (t *Timeline) countLate(r *record) {
 
 // thin lets every second request go; the others stand for two.
 func (t *Timeline) thin() {
-	half := func(s []record) int {
+	half := func(s []packed) int {
+		var r record
 		n := 0
 		for i := range s {
 			if i&1 == 0 {
-				s[n] = s[i]
-				s[n].shift = min(s[n].shift+1, 24)
+				s[i].unpack(&r)
+				r.shift = min(r.shift+1, 24)
+				r.pack(&s[n])
 				n++
 			}
 		}
 		t.stats.Thinned += int64(len(s) - n)
 		return n
 	}
-	t.cut(half(t.main), half(t.pending))
+	t.cut(half(t.kept), half(t.pending))
 	t.shift = min(t.shift+1, 24)
 }
 
@@ -325,14 +328,16 @@ func (t *Timeline) floor(ns int64) int64 { return ns - ns%t.win }
 // begin decides where the windows start, or start again after a gap.
 func (t *Timeline) begin() bool {
 	if t.started {
-		if len(t.main) > 0 || t.next < t.lastEnd+int64(t.cfg.IdleTimeout) {
+		if len(t.kept) > 0 || t.next < t.lastEnd+int64(t.cfg.IdleTimeout) {
 			return true
 		}
 		t.started = false // the engine vanished
 		t.minEnd, t.minArr = math.MaxInt64, math.MaxInt64
+		var r record
 		for i := range t.pending {
-			t.minEnd = min(t.minEnd, t.pending[i].re)
-			t.minArr = min(t.minArr, t.pending[i].arrival())
+			t.pending[i].unpack(&r)
+			t.minEnd = min(t.minEnd, r.re)
+			t.minArr = min(t.minArr, r.arrival())
 		}
 	}
 	if len(t.pending) == 0 {
@@ -406,17 +411,31 @@ func (t *Timeline) closeOne(seen int64) {
 	w.Start, w.End = time.Unix(0, t.next).UTC(), time.Unix(0, t.next+t.win).UTC()
 	w.Late, t.late = t.late, 0
 	t.compute(w, t.next, t.next+t.win, seen)
-	t.cut(len(t.main), len(t.pending)) // what no later window needs is gone
-	t.look()
 
 	t.next += t.win
 	t.closed = t.next
-	t.mask.drop(t.next - 3*t.grace - int64(time.Minute))
+	t.mask.drop(t.needed())
 	t.giveBack()
-	if t.shift > 0 && len(t.main)+len(t.pending) < t.cfg.MaxRequests/4 {
+	t.look()
+	if t.shift > 0 && len(t.kept)+len(t.pending) < t.cfg.MaxRequests/4 {
 		t.shift--
 	}
 	t.setGrace()
+}
+
+// needed is how far back the mask is still looked at: to the bin of the pace in which the oldest request began of those in memory and of
+// those to come. These end after t.next if they count in any window at all, and a grace later if they come in time: the mask is whole
+// for one that takes up to half as long again as any did in the last hour, and the grace on top if it comes in time.
+func (t *Timeline) needed() int64 {
+	least := t.next - 3*t.grace - int64(time.Minute)
+	if t.lengths.n < enough {
+		return least
+	}
+	from := t.next - int64(1.5*t.lengths.longest()*sec)
+	for i := range t.pending { // the others are among lengths
+		from = min(from, t.pending[i].rs())
+	}
+	return max(from-binOf(t.win), least)
 }
 
 // move takes what ended up to the horizon from pending into main and the mask.
@@ -424,9 +443,10 @@ func (t *Timeline) move() {
 	s := t.scratch
 	s.moved, s.order = s.moved[:0], s.order[:0]
 	i := len(t.main) - 1
-	t.split(func(r *record) bool { return r.re <= t.horizon }, func(r *record) {
-		s.order = append(s.order, place{r.rs, int32(len(s.moved))}) //nolint:gosec // below MaxRequests
-		s.moved = append(s.moved, *r)
+	t.split(t.horizon, func(p *packed) {
+		s.order = append(s.order, place{p.rs(), int32(len(s.moved))}) //nolint:gosec // below MaxRequests
+		s.moved = append(s.moved, record{})
+		p.unpack(&s.moved[len(s.moved)-1])
 	})
 	if len(s.moved) == 0 {
 		return
@@ -463,6 +483,7 @@ func (t *Timeline) move() {
 	s.spans = windows[:0]
 
 	// Merge from the back: what started before the first moved one stays where it is.
+	t.main = slices.Grow(t.main, len(s.order))[:len(t.main)+len(s.order)]
 	j := len(s.order) - 1
 	for k := len(t.main) - 1; j >= 0; k-- {
 		if i >= 0 && t.main[i].rs > s.order[j].rs {
@@ -516,4 +537,4 @@ func (t *Timeline) SetSampling(p float64) {
 }
 
 // Retained is the number of requests held.
-func (t *Timeline) Retained() int { return len(t.pending) + len(t.main) + len(t.far) }
+func (t *Timeline) Retained() int { return len(t.pending) + len(t.kept) + len(t.far) }

@@ -106,6 +106,7 @@ func TestConfigErrors(t *testing.T) {
 		"compatibility":          {`compatibility: "sglang" is unknown; use vllm, or leave the list empty`},
 		"diagnosis":              {"diagnosis::period: 1s is out of range", "diagnosis::host_wait: 2 is out of range; use 0 to 1"},
 		"summary_of_nothing":     {"summary: serving_summary has nothing to show with annotate_only: true; remove one of them"},
+		"summary_of_other_type":  {"summary: zpages shows no summary; name an extension of type serving_summary, such as serving_summary or serving_summary/page"},
 		"summary_no_windows":     {"summary: serving_summary has nothing to show without windows; remove timeline::window 0s, or summary"},
 		"several":                {"interval: 0s is too short", `temporality: "both" is unknown`},
 	} {
@@ -122,6 +123,8 @@ func TestConfigErrors(t *testing.T) {
 			for _, text := range want {
 				assert.Contains(t, err.Error(), text)
 			}
+			// The Collector calls every Validate there is, and puts fields that are no keys in front of what it says.
+			assert.NotContains(t, err.Error(), "::metrics::")
 		})
 	}
 }
@@ -135,5 +138,5 @@ func TestConfigUnknownKey(t *testing.T) {
 func TestConfigCasesAreAllTested(t *testing.T) {
 	all, err := confmaptest.LoadConf(filepath.Join("testdata", "config.yaml"))
 	require.NoError(t, err)
-	assert.Len(t, all.ToStringMap(), 5+31+1)
+	assert.Len(t, all.ToStringMap(), 5+32+1)
 }

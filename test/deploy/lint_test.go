@@ -138,6 +138,29 @@ func TestDashboards(t *testing.T) {
 	}
 }
 
+// Each metric that our components have of their own health is on the dashboard of the collector's, so that none is there for nobody.
+func TestOwnTelemetryIsShown(t *testing.T) {
+	shown := map[string]bool{}
+	metrics := knownMetrics(t, readRules(t))
+	for _, d := range readDashboards(t) {
+		if d.file != "collector.json" {
+			continue
+		}
+		for _, p := range d.Panels {
+			for _, target := range p.Targets {
+				for _, metric := range metrics.check(t, p.Title, target.Expr) {
+					shown[metric] = true
+				}
+			}
+		}
+	}
+	for _, document := range ownTelemetry(t)[:2] {
+		for _, m := range regexp.MustCompile(`(?m)^### (otelcol_\S+)$`).FindAllStringSubmatch(read(t, document[len(root):]), -1) {
+			assert.True(t, shown[m[1]], "%s is in no panel", m[1])
+		}
+	}
+}
+
 func checkPanel(t *testing.T, metrics known, p *panel, variables []string) {
 	t.Helper()
 	assert.NotEmpty(t, p.FieldConfig.Defaults.Unit, "%s has no unit", p.Title)

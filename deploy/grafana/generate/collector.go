@@ -92,13 +92,17 @@ func collector() *dashboard {
 			title: "Values that cannot be true", text: "Left out one by one; the rest of the request counts. docs/engines.md explains each reason.",
 			formula: "`otelcol_serving_metrics_values_rejected` by reason, rate.", unit: "cps", absent: errorsAbsent,
 		}, over("{{reason}}", self("reason", "otelcol_serving_metrics_values_rejected"))),
-		series(12, 8, about{
+		series(8, 8, about{
 			title: "Limits", text: "Remembered spans that had to be forgotten (raise dedupe::max_entries), and attribute values over 256 bytes.",
 			formula: "`otelcol_serving_metrics_dedupe_forgotten`, `otelcol_serving_metrics_attributes_cut`, rates.", unit: "cps", absent: selfAbsent,
 		},
 			over("dedupe forgotten", self("", "otelcol_serving_metrics_dedupe_forgotten")),
 			over("attribute values cut", self("", "otelcol_serving_metrics_attributes_cut"))),
-		series(12, 8, about{
+		series(8, 8, about{
+			title: "Windows skipped", text: "Windows of engines that were due faster than there is time for: a backlog of idle hours, or clocks far apart. Engine metrics have gaps there; metrics of requests are whole. 0 in a healthy collector.",
+			formula: "`otelcol_serving_metrics_windows_skipped`, rate.", unit: "suffix:windows/s", absent: selfAbsent,
+		}, over("{{instance}}", self("", "otelcol_serving_metrics_windows_skipped"))),
+		series(8, 8, about{
 			title: "Engines and series", text: "What is kept. Steps up without new engines come from a dimension with many values.",
 			formula: "`otelcol_serving_metrics_engines`, `otelcol_serving_metrics_series`.", unit: "short", absent: selfAbsent,
 		},
