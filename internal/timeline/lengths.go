@@ -14,12 +14,15 @@ const (
 	lengthsPerOctave = 8
 	lengthsMinExp    = -10 // the first bucket ends at 2^-10 s
 	lengthsBuckets   = 26 * lengthsPerOctave
+	// forgotten is the count of a bucket, decayed, from which on it is empty.
+	forgotten = 1e-6
 )
 
 // lengths holds counts and sums of running times in buckets of an eighth of an octave.
 type lengths struct {
 	count, sum [lengthsBuckets]float32
 	total, n   float64
+	top        int // the highest bucket in use
 }
 
 // octaveEdges are the edges of the buckets of an octave. There is one in each eighth of it, the last one at its end.
@@ -58,6 +61,7 @@ func (h *lengths) add(l, weight float64) {
 	b := lengthsBucket(l)
 	h.count[b] += float32(weight)
 	h.sum[b] += float32(weight * l)
+	h.top = max(h.top, b)
 	h.total += weight * l
 	h.n += weight
 }
@@ -65,7 +69,14 @@ func (h *lengths) add(l, weight float64) {
 // decay multiplies everything by f.
 func (h *lengths) decay(f float64) {
 	h.total, h.n = 0, 0
-	for b := range h.count {
+	top := h.top
+	h.top = 0
+	for b := range top + 1 {
+		if h.count[b] < forgotten {
+			h.count[b], h.sum[b] = 0, 0
+			continue
+		}
+		h.top = b
 		h.count[b] *= float32(f)
 		h.sum[b] *= float32(f)
 		h.n += float64(h.count[b])
@@ -76,7 +87,7 @@ func (h *lengths) decay(f float64) {
 // quantile is the upper edge of the bucket that holds quantile q, s.
 func (h *lengths) quantile(q float64) float64 {
 	var c float64
-	for b := range h.count {
+	for b := range h.top + 1 {
 		if c += float64(h.count[b]); c >= q*h.n {
 			return math.Exp2(float64(b)/lengthsPerOctave + lengthsMinExp)
 		}
@@ -106,10 +117,13 @@ func (h *lengths) seen(age float64) float64 {
 	}
 	var s float64
 	b0 := lengthsBucket(age)
+	if b0 > h.top {
+		return 1
+	}
 	for b := range b0 {
 		s += float64(h.sum[b])
 	}
-	for b := b0; b < lengthsBuckets; b++ {
+	for b := b0; b <= h.top; b++ {
 		s += min(float64(h.sum[b]), age*float64(h.count[b]))
 	}
 	return min(1, s/h.total)
@@ -118,7 +132,7 @@ func (h *lengths) seen(age float64) float64 {
 // most is the length that requests make up all but a part of the running time below, s.
 func (h *lengths) most(part float64) float64 {
 	var s float64
-	for b := lengthsBuckets - 1; b >= 0; b-- {
+	for b := h.top; b >= 0; b-- {
 		if s += float64(h.sum[b]); s > part*h.total {
 			return math.Exp2(float64(b)/lengthsPerOctave + lengthsMinExp)
 		}
@@ -132,7 +146,7 @@ func (h *lengths) residual() float64 {
 		return 0
 	}
 	var ss float64
-	for b := range h.count {
+	for b := range h.top + 1 {
 		if c := float64(h.count[b]); c > 0 {
 			ss += float64(h.sum[b]) * float64(h.sum[b]) / c
 		}
@@ -185,7 +199,7 @@ func (b *begun) grow(h *lengths, seen *lengths, at int64) {
 	exposure := func(s float64) float64 { return -math.Expm1(-max(s, 0) / tau) }
 	all := exposure(known)
 	h.n, h.total = 0, 0
-	for i := range h.count {
+	for i := range h.top + 1 {
 		if h.count[i] > 0 {
 			l := float64(h.sum[i] / h.count[i])
 			if float64(b.re-b.rs)/sec <= begunBefore*l {

@@ -155,31 +155,36 @@ type waits struct {
 
 	// ended is the share of the requests that take no longer than the upper edge of a bucket, its error by how few they are, and
 	// certain the bucket from which on all do.
+	lengths      *lengths
 	ended, doubt [lengthsBuckets]float64
 	certain      int
+	laid         bool
 
-	seen, known     float64 // ns: who was seen; the same with those who should have been
-	variance, error float64 // of known: of counts (ns²), and by what is not known about running times (ns)
+	seen, known          float64 // ns: who was seen; the same with those who should have been
+	variance, systematic float64 // of known: of counts (ns²), and by what is not known about running times (ns)
 }
 
 func (s *waits) begin(h *lengths, u unseen, w0, w1, seen int64) {
 	s.unseen, s.w0, s.w1, s.ends = u, w0, w1, seen
-	s.seen, s.known, s.variance, s.error = 0, 0, 0, 0
-	s.certain = 0
+	s.seen, s.known, s.variance, s.systematic = 0, 0, 0, 0
+	s.lengths, s.laid, s.certain = h, false, min(h.top+growthBuckets+1, lengthsBuckets)
 	if seen == math.MaxInt64 || h.n <= 0 {
-		return
+		s.certain = 0
 	}
+}
+
+// lay is done for windows in which somebody was scheduled too lately to be certain.
+func (s *waits) lay() {
+	h := s.lengths
+	s.laid = true
 	var c, shorter float64
-	for b := range h.count {
+	for b := range s.certain {
 		c += float64(h.count[b])
 		if b >= growthBuckets {
 			shorter += float64(h.count[b-growthBuckets])
 		}
 		f := min(c/h.n, 1)
 		s.ended[b], s.doubt[b] = f, math.Sqrt(f*(1-f)/h.n)+1/h.n+(c-shorter)/h.n
-		if h.count[b] > 0 {
-			s.certain = b + growthBuckets + 1
-		}
 	}
 }
 
@@ -194,13 +199,16 @@ func (s *waits) add(q, rs, d int64, weight float64) {
 		s.known += x
 		return
 	}
-	f, doubt := 1.0, s.doubt[lengthsBuckets-1]
+	f, doubt := 1.0, 1/s.lengths.n
 	if b := lengthsBucket(float64(s.ends-rs) / sec); b < s.certain {
+		if !s.laid {
+			s.lay()
+		}
 		f, doubt = max(s.ended[b], minEndedShare), s.doubt[b]
 	}
 	s.known += x / f
 	s.variance += float64(d) * x * (1 - f) / (f * f)
-	s.error += x / f * doubt
+	s.systematic += x / f * doubt
 }
 
 // minEndedShare bounds what a request may stand for.
@@ -215,7 +223,7 @@ func (s *waits) end(p float64) (lower, mean, upper float64, precise bool, last f
 		return lower, 0, math.Inf(1), false, 0
 	}
 	sampling := s.known / length * (1 - p) // the variance of a part chosen at random
-	sigma, systematic := math.Sqrt(s.variance/length/length+s.sigma*s.sigma+sampling)/p, s.error/length/p
+	sigma, systematic := math.Sqrt(s.variance/length/length+s.sigma*s.sigma+sampling)/p, s.systematic/length/p
 	mean = max((s.known/length+s.waiting(s.w0, s.w1))/p, lower)
 	half := bracketSigmas*sigma + systematic
 	return max(lower, mean-half), mean, mean + half, sigma+systematic <= maxWaitingError, s.waiting(s.w1-1, s.w1) / p
