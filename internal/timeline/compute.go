@@ -356,7 +356,7 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 			w.Set(HostGap, est.gap)
 		}
 	}
-	t.capacity(w, occ, running/length/max(occ, 1e-9)*scale, waiting/length)
+	t.capacity(w, &est, occ, running/length/max(occ, 1e-9)*scale, waiting/length)
 }
 
 // states divides the window's time; est.busy and its parts are shares of the occupied time.
