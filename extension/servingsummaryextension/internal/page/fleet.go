@@ -318,12 +318,13 @@ func orNaN(v *float64) float64 {
 	return *v
 }
 
-// capacityOf is the capacity used and its basis: fit where it is known, else the middle of its bracket, else peak. NaN: neither.
+// capacityOf is the capacity used and its basis: fit where it is known and still is, else the middle of its bracket, else peak. NaN: neither.
 func capacityOf(f *summary.Figures) (value float64, basis string) {
-	if known(f.CapacityFit) {
+	bracket := known(f.CapacityLower) && known(f.CapacityUpper)
+	if known(f.CapacityFit) && !(bracket && f.StepLaw != nil && !f.StepLaw.Extrapolates) {
 		return *f.CapacityFit, "fit"
 	}
-	if known(f.CapacityLower) && known(f.CapacityUpper) {
+	if bracket {
 		return (*f.CapacityLower + *f.CapacityUpper) / 2, "bracket"
 	}
 	if known(f.CapacityPeak) {

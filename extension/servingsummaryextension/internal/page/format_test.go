@@ -123,6 +123,7 @@ func TestCapacityText(t *testing.T) {
 		"≥ 50 %":  {CapacityFit: ptr(.5), StepLaw: &summary.StepLaw{}},
 		"≤ 90 %":  {CapacityPeak: ptr(.9)},
 		"40–60 %": {CapacityLower: ptr(.4), CapacityUpper: ptr(.6), CapacityPeak: ptr(.9)},
+		"30–60 %": {CapacityFit: ptr(.5), CapacityLower: ptr(.3), CapacityUpper: ptr(.6), StepLaw: &summary.StepLaw{}},
 		"41 %":    {CapacityFit: ptr(.41), CapacityLower: ptr(.4), CapacityUpper: ptr(.45), StepLaw: &summary.StepLaw{Extrapolates: true}},
 	} {
 		text, _ := capacityText(&f)
