@@ -224,7 +224,8 @@ func (t *Timeline) lawBracket(most largest, law stepRange) (lower, upper float64
 	if most.cache && (most.told || hi < 0.95*most.batch) {
 		more += t.room.again(least)
 	}
-	lower = rate(least, b*(1+doubt), more) / (1 + lawError)
+	// A slope of next to nothing is as doubtful as any: far beyond what was seen the step may grow as fast as the batch.
+	lower = rate(least, b*(1+doubt)+doubt*doubt*seen/hi, more) / (1 + lawError)
 	return lower, max(upper, lower), true
 }
 
