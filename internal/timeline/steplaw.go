@@ -7,8 +7,11 @@ package timeline
 //
 // step = a + b batch is the common model of continuous batching. The law is learnt from the decode steps of windows and, for the
 // prompts that come with as many tokens, their time per output token is added to b. So it is the wall time per output token
-// in a lasting load, and M/(a + b M) the throughput of a full engine. Prompts are taken apart first: how
+// in a lasting load, and M/(a + b M) the throughput of a full engine with a batch of M. Prompts are taken apart first: how
 // they come with a batch depends on how it grew, and a burst is not a full engine.
+//
+// How large M is, how far the law goes beyond the batches seen, and what prompts take of a full engine are all known only so well: what
+// follows is a bracket, and one figure where that is narrow.
 
 import "math"
 
@@ -232,13 +235,15 @@ func (t *Timeline) lawBracket(most largest, law stepRange) (lower, upper float64
 const (
 	// maxCapacityError is the relative error up to which a capacity is one figure.
 	maxCapacityError = 0.1
-	// measuredError is that of a capacity that was measured, lawError that of the law where batches were seen, slopeError that
-	// of its slope where they were wideLaw apart or more.
+	// measuredError is that of a capacity that was measured, besides that of the lengths counted; lawError that of the law where batches
+	// were seen.
 	measuredError = 0.03
 	lawError      = 0.04
-	slopeError    = 0.02
-	lawTime       = 10
-	wideLaw       = 1.4
+	// slopeError is that of the law's slope where it goes no further; lawTime over the s of the windows that it was learnt from comes on
+	// top, and the more the closer the largest batch was to the least one, where they are less than wideLaw apart.
+	slopeError = 0.02
+	lawTime    = 10
+	wideLaw    = 1.4
 	// shareError is by how much less than thought prompts may share steps.
 	shareError = 0.25
 )
@@ -268,7 +273,7 @@ type full struct {
 	allTokens, allPrompts float64
 	age                   float64 // s
 	masked                bool
-	limited               float64 // s of it with a batch well below MaxNumSeqs, decayed
+	limited               float64 // s of it with a batch well below the largest, decayed
 	streak                float64 // s
 }
 

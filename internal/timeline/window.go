@@ -73,8 +73,8 @@ const (
 	CapacityLower
 	CapacityUpper
 	// StepLawA and StepLawB are the step law's intercept (s) and slope (s per running request).
-	// Its step is wall time per output token in a lasting load, prompts included. Capacity is M/(a + b M)
-	// unless it was measured.
+	// Its step is wall time per output token in a lasting load, prompts included. Capacity is about M/(a + b M)
+	// unless it was measured; where prompts have steps of their own a full engine reads them in fewer.
 	StepLawA
 	StepLawB
 	// MarginalRatio is b B/(a + b B): the part of a step that grows with the batch.
