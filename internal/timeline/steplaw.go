@@ -185,7 +185,7 @@ func (t *Timeline) capacityBracket(most largest, law stepRange) (lower, upper fl
 	if !measured {
 		return lower, upper, known
 	}
-	c, doubt := t.full.rate(), measuredError+t.room.spread(t.full.tokens)
+	c, doubt := t.full.rate(), measuredError+measuredSigmas*t.room.spread(t.full.tokens)
 	least, top := c/(1+doubt), c*(1+doubt)
 	if known && lower <= c && c <= upper { // else the law is contradicted
 		return max(lower, least), min(upper, top), true
@@ -235,10 +235,11 @@ func (t *Timeline) lawBracket(most largest, law stepRange) (lower, upper float64
 const (
 	// maxCapacityError is the relative error up to which a capacity is one figure.
 	maxCapacityError = 0.1
-	// measuredError is that of a capacity that was measured, besides that of the lengths counted; lawError that of the law where batches
+	// measuredError is that of a capacity that was measured, besides so many standard errors of the lengths counted; lawError that of the law where batches
 	// were seen.
-	measuredError = 0.03
-	lawError      = 0.04
+	measuredError  = 0.03
+	measuredSigmas = 1.5
+	lawError       = 0.04
 	// slopeError is that of the law's slope where it goes no further; lawTime over the s of the windows that it was learnt from comes on
 	// top, and the more the closer the largest batch was to the least one, where they are less than wideLaw apart.
 	slopeError = 0.02
