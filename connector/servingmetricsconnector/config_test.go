@@ -43,7 +43,7 @@ func TestConfig(t *testing.T) {
 	m.Engine.Key = []string{"service.instance.id"}
 	m.Engine.ResourceAttributes = []string{"cloud.region"}
 	m.Engine.Models = map[string]string{"my-service": "my-org/my-model"}
-	m.Engine.MaxNumSeqs = 256
+	m.Engine.MaxNumSeqs, m.Engine.KVCacheTokens = 256, 80000
 	m.Timeline = serving.TimelineConfig{Window: 30 * time.Second, Grace: serving.Grace(time.Minute)}
 	m.SLO = serving.SLOConfig{TTFT: time.Second, TPOT: 100 * time.Millisecond, E2E: 30 * time.Second}
 	m.Limits = serving.LimitConfig{Series: 100, Engines: 10, SeriesExpiration: 5 * time.Minute}

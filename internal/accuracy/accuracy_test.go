@@ -229,26 +229,38 @@ func TestBrokenEstimates(t *testing.T) {
 	}
 }
 
-// TestBrokenCapacity needs a load at which the guard admits one.
+// TestBrokenCapacity needs a load at which the guard admits one, told and not told.
 func TestBrokenCapacity(t *testing.T) {
 	cfg, err := enginesim.Preset("v0-default")
 	require.NoError(t, err)
-	for _, factor := range []float64{1, 1.3} {
-		r := runner{plan: plan{duration: 10 * time.Minute, seeds: 1}, capacities: measured, spoil: func(_ *enginesim.Config, w *timeline.Window) {
-			if v, ok := w.Get(timeline.Capacity); ok {
-				w.Set(timeline.Capacity, v*factor)
-			}
-		}}
-		res := results{cells: make([]cell, 1)}
-		require.NoError(t, r.cell(&res.cells[0], cfg, enginesim.Workload{Lengths: enginesim.LengthsChat, Arrivals: enginesim.Poisson}, 0.8))
-		found := false
-		for _, a := range res.aims() {
-			if strings.HasPrefix(a.name, "capacity") {
-				found = true
-				assert.Equal(t, factor == 1, a.met, a.figure)
-			}
+	const told, untold = "capacity, 10 s", "the same by an estimator that is not told"
+	const toldInside, untoldInside = "the capacity is in its bracket", "the same, not told"
+	times := func(w *timeline.Window, f timeline.Figure, by float64) {
+		if v, ok := w.Get(f); ok {
+			w.Set(f, v*by)
 		}
-		assert.True(t, found)
+	}
+	for _, c := range []struct {
+		name  string
+		spoil func(w *timeline.Window)
+		want  []string
+	}{
+		{"nothing", func(*timeline.Window) {}, nil},
+		{"the figure", func(w *timeline.Window) { times(w, timeline.Capacity, 1.3) }, []string{told, untold}},
+		{"the lower end", func(w *timeline.Window) { times(w, timeline.CapacityLower, 1.3) }, []string{toldInside, untoldInside}},
+		{"the upper end", func(w *timeline.Window) { times(w, timeline.CapacityUpper, 0.8) }, []string{toldInside, untoldInside}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := runner{plan: plan{duration: 12 * time.Minute, seeds: 1}, capacities: measured, spoil: func(_ *enginesim.Config, w *timeline.Window) { c.spoil(w) }}
+			res := results{cells: make([]cell, 1)}
+			require.NoError(t, r.cell(&res.cells[0], cfg, enginesim.Workload{Lengths: enginesim.LengthsChat, Arrivals: enginesim.Poisson}, 1.2))
+			for _, name := range []string{told, untold, toldInside, untoldInside} {
+				i := slices.IndexFunc(res.aims(), func(a aim) bool { return strings.HasPrefix(a.name, name) })
+				require.GreaterOrEqual(t, i, 0, name)
+				a := res.aims()[i]
+				assert.Equal(t, !slices.Contains(c.want, name), a.met, "%s: %s", name, a.figure)
+			}
+		})
 	}
 }
 

@@ -48,6 +48,7 @@ const (
 	maxRunning        = 0.01
 	maxStep           = 0.02
 	maxCapacity       = 0.10
+	minInside         = 0.97
 	maxCompleteness   = 0.05
 	minPooled         = 0.95
 	minGiven          = 0.99
@@ -80,6 +81,9 @@ var cellAims = []perCell{
 	}},
 	{"capacity, 10 s, where the guard admits a figure: mean absolute error within 10 %", "%.4f", func(c *cell) (float64, float64, bool) {
 		return of(c.scores[0].capacity, maxCapacity)
+	}},
+	{"the same by an estimator that is not told how many tokens the KV cache holds", "%.4f", func(c *cell) (float64, float64, bool) {
+		return of(c.untold.capacity, maxCapacity)
 	}},
 	{"completeness, 10 s: mean absolute error within 0.05", "%.4f", func(c *cell) (float64, float64, bool) {
 		return of(c.scores[0].completeness, maxCompleteness)
@@ -124,6 +128,7 @@ func (r *results) aims() []aim {
 	}
 	out = append(out, r.requestAims()...)
 	out = append(out, r.bracketAim()...)
+	out = append(out, r.capacityBracketAims()...)
 	out = append(out, r.verdictAim()...)
 	out = append(out, r.silenceAim()...)
 	out = append(out, r.earlyAim()...)
@@ -200,6 +205,39 @@ func (r *results) bracketAim() []aim {
 	a.figure = fmt.Sprintf("%.0f of %d windows outside", float64(all.n)-all.sum, all.n)
 	a.met = a.missed == 0
 	return []aim{a}
+}
+
+func (r *results) capacityBracketAims() []aim {
+	var out []aim
+	for _, told := range []bool{true, false} {
+		a := aim{name: "the capacity is in its bracket, or within 5 % of it, in >= 97 % of the windows with one, 10 s, the KV cache told", unit: "cells"}
+		if !told {
+			a.name = "the same, not told"
+		}
+		var all mean
+		for k := range r.cells {
+			c := &r.cells[k]
+			inside := c.scores[0].capacityInside
+			if !told {
+				inside = c.untold.capacityInside
+			}
+			if inside.n == 0 {
+				continue
+			}
+			all.merge(inside)
+			a.all++
+			if inside.value() < minInside {
+				a.missed++
+				a.worst = append(a.worst, miss{c, inside.value(), minInside})
+			}
+		}
+		if a.all > 0 {
+			a.figure = percent(all)
+			a.met = all.value() >= minInside
+			out = append(out, a)
+		}
+	}
+	return out
 }
 
 func (r *results) verdictAim() []aim {

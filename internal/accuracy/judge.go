@@ -23,6 +23,9 @@ const (
 	// bracketSlack is what a truth may lie outside of a bracket by: spans say durations in float64
 	// seconds and a Timeline keeps them as float32.
 	bracketSlack = 1e-4
+	// capacitySlack is what the measured capacity may lie outside of its bracket by: with other seeds it is up to 5 % another, for the
+	// lengths drawn in 10 min are.
+	capacitySlack = 0.05
 	// minOccupied is the share of a window with a running request from which on a verdict is asked for.
 	minOccupied = 0.01
 	// minSteps is the number of decode steps of a window from which on their mean duration is compared.
@@ -73,7 +76,9 @@ type score struct {
 	output                              mean // output tokens per second, relative
 	capacity                            mean // relative, where the guard admits a figure
 	admitted                            mean
-	completeness                        mean
+	// Of the bracket of the capacity: share of windows with one, the truth in it, and half its width over its middle.
+	capacityGiven, capacityInside, capacityWidth mean
+	completeness                                 mean
 
 	flags  map[timeline.Flags]int // windows, warm-up included
 	closed int                    // windows, warm-up included
@@ -100,7 +105,7 @@ func (s *score) means() []*mean {
 	return []*mean{
 		&s.given, &s.deviceAbs, &s.bias, &s.inside, &s.width, &s.verdict, &s.running, &s.runningTruth, &s.runningGiven, &s.waiting, &s.waitingTruth, &s.waitingGiven,
 		&s.runningInside, &s.waitingInside, &s.waitingBounded, &s.waitingMiddle,
-		&s.step, &s.stepBias, &s.output, &s.capacity, &s.admitted, &s.completeness,
+		&s.step, &s.stepBias, &s.output, &s.capacity, &s.admitted, &s.completeness, &s.capacityGiven, &s.capacityInside, &s.capacityWidth,
 	}
 }
 
@@ -266,10 +271,22 @@ func (s *score) compare(truth *enginesim.Truth, in *received, begin time.Time, c
 			s.output.add(math.Abs(v*length/tokens - 1))
 		}
 	}
+	s.compareCapacity(capacity, w)
+}
+
+// compareCapacity adds what a window says of the capacity.
+func (s *score) compareCapacity(capacity float64, w *timeline.Window) {
 	c, ok := w.Get(timeline.Capacity)
 	s.admitted.hit(ok)
 	if ok {
 		s.capacity.add(math.Abs(c/capacity - 1))
+	}
+	lower, ok := w.Get(timeline.CapacityLower)
+	s.capacityGiven.hit(ok)
+	if ok {
+		upper := w.Value(timeline.CapacityUpper)
+		s.capacityInside.hit(capacity >= lower*(1-capacitySlack) && capacity <= upper*(1+capacitySlack))
+		s.capacityWidth.add((upper - lower) / (upper + lower))
 	}
 }
 

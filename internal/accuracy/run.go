@@ -27,6 +27,7 @@ type cell struct {
 	load             float64
 	async, v1        bool
 	scores           [len(windowLengths)]score // by window length
+	untold           score                     // of the capacity, windows of 10 s, by an estimator that does not know the KV cache
 	// flagged is the number of runs in which a window was taken for several engines' or sampled.
 	runs, flaggedMixed, flaggedSampled int
 }
@@ -192,14 +193,21 @@ func (r *runner) cell(c *cell, cfg enginesim.Config, w enginesim.Workload, load 
 	}
 	var settings []timeline.Config
 	for _, l := range windowLengths {
-		settings = append(settings, timeline.Config{Window: l, MaxNumSeqs: cfg.MaxNumSeqs})
+		settings = append(settings, timeline.Config{Window: l, MaxNumSeqs: cfg.MaxNumSeqs, KVCacheTokens: cfg.KVTokens})
 	}
+	settings = append(settings, timeline.Config{Window: windowLengths[0], MaxNumSeqs: cfg.MaxNumSeqs})
 	for seed := range r.plan.seeds {
 		cfg.Seed = uint64(seed) + 1
 		mixed, part := false, false
 		run := run{cfg: cfg, w: w, rate: load * capacity.Requests, duration: r.plan.duration, settings: settings}
 		run.each = func(sim *enginesim.Sim, which int, in *received, win *timeline.Window) {
 			r.window(&cfg, win)
+			if which == len(windowLengths) {
+				if !win.Start.Before(cfg.Start.Add(warmUp)) {
+					c.untold.compareCapacity(capacity.OutputTokens, win)
+				}
+				return
+			}
 			mixed = mixed || win.Flags.Has(timeline.MixedEngines)
 			part = part || win.Flags.Has(timeline.Sampled)
 			c.scores[which].compare(sim.Truth(0), in, cfg.Start, capacity.OutputTokens, win)
@@ -326,7 +334,7 @@ func (r *runner) sampled(s *sampled, cfg enginesim.Config) error {
 				}
 				s.flagged.hit(last)
 				u, given := win.Get(timeline.DeviceUtilization)
-				s.windows.hit(given || win.Has(timeline.DeviceLower) || win.Has(timeline.DeviceUpper) || win.Has(timeline.Capacity))
+				s.windows.hit(given || win.Has(timeline.DeviceLower) || win.Has(timeline.DeviceUpper) || win.Has(timeline.Capacity) || win.Has(timeline.CapacityLower))
 				a, b := win.Start.UnixNano(), win.End.UnixNano()
 				if given {
 					s.deviceAbs.add(math.Abs(u - sim.Truth(0).Times(a, b).Share()))

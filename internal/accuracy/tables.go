@@ -198,6 +198,8 @@ func (r *results) others(b *strings.Builder) {
 			number("%.4f", all.step), number("%+.4f", all.stepBias), number("%.4f", all.output), number("%.3f", all.capacity), percent(all.admitted), number("%.4f", all.completeness))
 	}
 
+	r.capacities(b)
+
 	b.WriteString("\nWindows closed too early on purpose (chat/poisson): completeness said, and its error over a run.\n\n")
 	columns := []string{"engine kind"}
 	for _, g := range graces {
@@ -213,6 +215,41 @@ func (r *results) others(b *strings.Builder) {
 		row(b, cells...)
 	}
 	b.WriteString("\n")
+}
+
+// capacities is the capacity by who is told what, of the windows that each has a figure or a bracket in.
+func (r *results) capacities(b *strings.Builder) {
+	b.WriteString("\nCapacity, 10 s windows, the KV cache's tokens told and not told. *one figure*: share of all windows, *error* and *worst* cell of it; *bracket*: share of all windows, *in*: the truth in it or within 5 % of it, *width*: half of it over its middle. First by engine kind at 50 % load or more, then all engine kinds by load.\n\n")
+	head(b, "engine kind or load", "told: one figure", "error", "worst", "bracket", "in", "width", "not told: one figure", "error", "worst", "bracket", "in", "width")
+	line := func(name string, in func(c *cell) bool) {
+		var told, untold score
+		var worst [2]mean
+		for k := range r.cells {
+			c := &r.cells[k]
+			if !in(c) {
+				continue
+			}
+			told.merge(&c.scores[0])
+			untold.merge(&c.untold)
+			for i, m := range []mean{c.scores[0].capacity, c.untold.capacity} {
+				if m.n > 0 && (worst[i].n == 0 || m.value() > worst[i].value()) {
+					worst[i] = m
+				}
+			}
+		}
+		cells := []string{name}
+		for i, s := range []*score{&told, &untold} {
+			cells = append(cells, percent(s.admitted), number("%.3f", s.capacity), number("%.3f", worst[i]), percent(s.capacityGiven), percent(s.capacityInside), number("%.2f", s.capacityWidth))
+		}
+		row(b, cells...)
+	}
+	const half = 0.5
+	for _, cfg := range r.plan.engines {
+		line(cfg.Name, func(c *cell) bool { return c.engine == cfg.Name && c.load >= half })
+	}
+	for _, load := range r.plan.loads {
+		line(fmt.Sprintf("%.0f %%", 100*load), func(c *cell) bool { return c.load == load })
+	}
 }
 
 // faults are the runs whose input is at fault, and the findings in those whose input is not.

@@ -242,7 +242,7 @@ func (s *state) healthy() Finding {
 	parts := allOf{
 		{occupancy.is(">=", "0")},
 		{wait.is("<=", "host_wait").orUnknown(noDevice)},
-		{capacityFit.is("<", "full_capacity").orUnknown("How much of its capacity the engine uses is not known: the step law needs max_num_seqs, and batches of unlike sizes up to a third of it.")},
+		{capacityAtMost.is("<", "full_capacity").orUnknown("How much of its capacity the engine uses is not known: that needs max_num_seqs or kv_cache_tokens, and batches of unlike sizes.")},
 		{waitingMean.is(">=", "0")},
 	}
 	for _, p := range parts {
@@ -250,6 +250,10 @@ func (s *state) healthy() Finding {
 			one.near = false // not being over a threshold by little is no reason for doubt in the absence of a trouble
 			h.and(one)
 		}
+	}
+	if capacityAtMost.value(s) >= s.c.FullCapacity {
+		h.caveats = append(h.caveats, fmt.Sprintf("Whether the engine is full is not known: %s of its capacity is used.", capacityText(s)))
+		h.sure = false
 	}
 	for i := range h.evidence {
 		if h.evidence[i].Condition == ">= 0" {
@@ -259,8 +263,8 @@ func (s *state) healthy() Finding {
 	x.Evidence, x.Caveats = h.evidence, append(h.caveats, x.Caveats...)
 	x.Confidence = s.confidence(h, len(h.caveats) > 0)
 	x.Sentence = fmt.Sprintf("Nothing to do: a request runs %s of the time", percent(s.f.Occupancy))
-	if used, basis := s.f.CapacityUsed(); basis == "fit" && !math.IsNaN(used) {
-		x.Sentence += fmt.Sprintf(", %s of the capacity is used", percent(used))
+	if !math.IsNaN(capacityAtLeast.value(s)) {
+		x.Sentence += fmt.Sprintf(", %s of the capacity is used", capacityText(s))
 	}
 	x.Sentence += " and no rule found a trouble."
 	for _, m := range []quantity{ttftMiss, tpotMiss, e2eMiss} {

@@ -5,6 +5,7 @@ package diagnosis
 
 import (
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -463,4 +464,45 @@ func TestIdleBySmallBatch(t *testing.T) {
 	assert.Contains(t, d.Sentence, "of the 256 places in the batch are taken")
 	in = healthyInput().with(figures{timeline.RunningMean: 12, timeline.RunningMax: 30, timeline.WaitingMean: 0, timeline.CapacityFit: math.NaN(), timeline.Capacity: math.NaN(), timeline.CapacityPeak: math.NaN()})
 	assert.NotEqual(t, Idle, evaluateDefault(in).Verdict)
+}
+
+// A capacity that is known as a bracket decides where both of its ends do.
+func TestCapacityBracket(t *testing.T) {
+	nan := math.NaN()
+	bracket := func(in *Input, least, most float64) *Input {
+		out := in.Windows[0].Value(timeline.OutputThroughput)
+		return in.with(figures{
+			timeline.Capacity: nan, timeline.CapacityFit: nan, timeline.CapacityPeak: 1, timeline.CapacityUpper: out / least, timeline.CapacityLower: out / most,
+		})
+	}
+	busy := func() *Input {
+		return healthyInput().with(figures{timeline.OutputThroughput: 5000, timeline.RunningMean: 240, timeline.RunningMax: 256})
+	}
+	d := evaluateDefault(bracket(busy(), .97, 1.1))
+	assert.Equal(t, DeviceBoundFull, d.Verdict)
+	assert.Equal(t, "A request runs 100 % of the time and between 97 % and 110 % of the engine's capacity is used; 0.1 requests wait on average.", d.Sentence)
+	assert.Equal(t, High, d.Confidence)
+	d = evaluateDefault(bracket(busy(), .8, 1.1))
+	assert.Equal(t, Healthy, d.Verdict, "it may be full, and it may not")
+	assert.Contains(t, d.Sentence, "between 80 % and 110 % of the capacity is used")
+	assert.NotEqual(t, High, d.Confidence)
+	assert.Contains(t, strings.Join(d.Caveats, "\n"), "Whether the engine is full is not known")
+
+	free := func() *Input {
+		return healthyInput().with(figures{timeline.OutputThroughput: 1700, timeline.RunningMean: 25, timeline.RunningMax: 35})
+	}
+	d = evaluateDefault(bracket(free(), .26, .45))
+	assert.Equal(t, DecodeHeadroom, d.Verdict)
+	require.NotNil(t, d.Gain)
+	assert.InDelta(t, 1/.45, d.Gain.Factor, 1e-9, "at least")
+	assert.Equal(t, Healthy, evaluateDefault(bracket(free(), .26, .55)).Verdict)
+	assert.Equal(t, Idle, evaluateDefault(bracket(free(), .15, .2)).Verdict)
+	assert.NotEqual(t, Idle, evaluateDefault(bracket(free(), .15, .3)).Verdict)
+
+	// With a figure its bracket is how sure that is.
+	in := busy().with(figures{timeline.OutputThroughput: 4750, timeline.CapacityUpper: 5100, timeline.CapacityLower: 4900})
+	d = evaluateDefault(in)
+	assert.Equal(t, DeviceBoundFull, d.Verdict)
+	assert.Equal(t, High, d.Confidence)
+	assert.Equal(t, Medium, evaluateDefault(in.with(figures{timeline.CapacityUpper: 5700})).Confidence)
 }

@@ -22,7 +22,8 @@ import (
 //   - FillWaiting = Σ running x waiting / Σ waiting / MaxNumSeqs: windows without a queue do not count. Where the number of waiting
 //     requests is unknown, the queue pressure stands for it.
 //   - Step and HostGap: the number of steps, Σ occupied time / Σ (occupied time / step).
-//   - CapacityFit = Σ output tokens / Σ capacity, over the windows that have a capacity.
+//   - CapacityFit = Σ output tokens / Σ capacity, over the windows that have a capacity; CapacityLeast and CapacityMost the same over
+//     the ends of its bracket.
 //   - States: Σ time in the state / Σ time.
 //   - StepLawA and StepLawB: the last window's that has them, for the law is learnt over much longer than the period.
 //   - Marginal = b Batch / (a + b Batch) by that law.
@@ -34,7 +35,7 @@ func Summarize(in *Input) Figures {
 	nan := math.NaN()
 	f := Figures{Windows: len(in.Windows), Requests: in.Requests.Count, RunningMax: nan, WaitingMax: nan, StepLawA: nan, StepLawB: nan}
 	var occ, pressure, busy, lower, upper, running, runningLower, runningUpper, waiting, waitingLower, waitingUpper, inTok, outTok, peak, capacity, complete mean
-	var wait, batch, seen, fit, steps, gaps ratio
+	var wait, batch, seen, fit, lowest, highest, steps, gaps ratio
 	var slope line
 	var states [timeline.NumStates]time.Duration
 	for i := range in.Windows {
@@ -86,6 +87,8 @@ func Summarize(in *Input) Figures {
 		peak.add(get(timeline.CapacityPeak), d)
 		capacity.add(c, d)
 		fit.add(out*d, c*d)
+		lowest.add(out*d, get(timeline.CapacityUpper)*d)
+		highest.add(out*d, get(timeline.CapacityLower)*d)
 		complete.add(get(timeline.Completeness), d)
 		wait.add(u*d, o*d)
 		batch.add(r*d, o*d)
@@ -120,6 +123,7 @@ func Summarize(in *Input) Figures {
 	}
 	f.Step, f.HostGap = steps.value(), gaps.value()
 	f.CapacityFit, f.CapacityPeak, f.Capacity = fit.value(), peak.value(), capacity.value()
+	f.CapacityLeast, f.CapacityMost = lowest.value(), highest.value()
 	f.Marginal = finite(f.StepLawB * f.Batch / (f.StepLawA + f.StepLawB*f.Batch))
 	f.InputThroughput, f.OutputThroughput = inTok.value(), outTok.value()
 	f.Completeness = complete.value()

@@ -26,13 +26,13 @@ func TestSummarizeWeights(t *testing.T) {
 	}
 	a := window(0, 10, figures{
 		timeline.Occupancy: 1, timeline.DeviceUtilization: .5, timeline.DeviceLower: .4, timeline.DeviceUpper: .6, timeline.RunningMean: 10, timeline.RunningMax: 12, timeline.WaitingMean: 4,
-		timeline.StepDuration: .01, timeline.HostGap: .004, timeline.OutputThroughput: 1000, timeline.Capacity: 2000, timeline.Completeness: 1, timeline.StepLawA: 1, timeline.StepLawB: 1,
+		timeline.StepDuration: .01, timeline.HostGap: .004, timeline.OutputThroughput: 1000, timeline.Capacity: 2000, timeline.CapacityUpper: 4000, timeline.CapacityLower: 1500, timeline.Completeness: 1, timeline.StepLawA: 1, timeline.StepLawB: 1,
 	})
 	a.States[timeline.StateDecode], a.States[timeline.StateIdle] = 5*time.Second, 5*time.Second
 	a.Flags, a.Mode = timeline.AsyncOutput, timeline.ModeMasked
 	b := window(10, 30, figures{
 		timeline.Occupancy: .5, timeline.DeviceUtilization: .1, timeline.DeviceLower: .1, timeline.DeviceUpper: .2, timeline.RunningMean: 2, timeline.RunningMax: 5, timeline.WaitingMean: 0,
-		timeline.StepDuration: .02, timeline.HostGap: .01, timeline.OutputThroughput: 100, timeline.Capacity: 1000, timeline.Completeness: .8, timeline.StepLawA: .01, timeline.StepLawB: .001,
+		timeline.StepDuration: .02, timeline.HostGap: .01, timeline.OutputThroughput: 100, timeline.Capacity: 1000, timeline.CapacityUpper: 2000, timeline.CapacityLower: 500, timeline.Completeness: .8, timeline.StepLawA: .01, timeline.StepLawB: .001,
 	})
 	b.States[timeline.StateIdle] = 30 * time.Second
 	b.Guard = timeline.GuardOK
@@ -59,6 +59,8 @@ func TestSummarizeWeights(t *testing.T) {
 	near((10+15)/(10/.01+15/.02), f.Step)
 	near((.004*1000+.01*750)/1750, f.HostGap)
 	near((10*1000+30*100.)/(10*2000+30*1000), f.CapacityFit)
+	near((10*1000+30*100.)/(10*4000+30*2000), f.CapacityLeast)
+	near((10*1000+30*100.)/(10*1500+30*500), f.CapacityMost)
 	near((10*2000+30*1000)/40., f.Capacity)
 	near((10*1000+30*100)/40., f.OutputThroughput)
 	assert.True(t, math.IsNaN(f.InputThroughput))

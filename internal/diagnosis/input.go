@@ -73,6 +73,8 @@ type Peers struct {
 	Engines int
 	// CapacityMin and CapacityMax are the least and the most capacity used of them; NaN: unknown.
 	CapacityMin, CapacityMax float64
+	// AtLeast says that the capacity itself is known as a bracket only: they are shares of its upper end.
+	AtLeast bool
 }
 
 // Figures are means over the windows of an Input, weighted by what they divide by. NaN: unknown.
@@ -97,6 +99,7 @@ type Figures struct {
 	FillWaiting                       float64 // mean running requests that a waiting request sees, over MaxNumSeqs
 	Step, HostGap                     float64 // s
 	CapacityFit, CapacityPeak         float64
+	CapacityLeast, CapacityMost       float64 // the bracket of CapacityFit: share of the most and of the least that the capacity may be
 	Capacity                          float64 // output tokens per second of a full batch
 	StepLawA, StepLawB                float64
 	Marginal                          float64
@@ -107,10 +110,14 @@ type Figures struct {
 	Guard                             timeline.Guard // the last window's
 }
 
-// CapacityUsed is the capacity used by fit where that is known, else by peak, and which.
+// CapacityUsed is the capacity used by fit where that is known, else the most that it may be: by the bracket, "bracket", or by the
+// highest throughput seen, "peak".
 func (f *Figures) CapacityUsed() (value float64, basis string) {
 	if f.CapacityFit == f.CapacityFit { // not NaN
 		return f.CapacityFit, "fit"
+	}
+	if f.CapacityMost == f.CapacityMost && !(f.CapacityPeak < f.CapacityMost) {
+		return f.CapacityMost, "bracket"
 	}
 	return f.CapacityPeak, "peak"
 }

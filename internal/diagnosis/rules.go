@@ -72,7 +72,7 @@ var rules = []rule{
 				return fmt.Sprintf("No request ran in the last %s.", minutes(s))
 			}
 			if used := capacityValue(s); used < s.c.IdleCapacity && s.f.Occupancy >= s.c.IdleOccupancy {
-				return fmt.Sprintf("A request runs %s of the time, but only %s of the engine's capacity is used.", percent(s.f.Occupancy), percent(used))
+				return fmt.Sprintf("A request runs %s of the time, but only %s of the engine's capacity is used.", percent(s.f.Occupancy), capacityText(s))
 			}
 			if s.f.Occupancy >= s.c.IdleOccupancy {
 				return fmt.Sprintf("A request runs %s of the time, but only %s of the %d places in the batch are taken.", percent(s.f.Occupancy), significant(s.f.Batch), s.in.MaxNumSeqs)
@@ -80,7 +80,7 @@ var rules = []rule{
 			return fmt.Sprintf("A request runs only %s of the time.", percent(s.f.Occupancy))
 		},
 		gain: func(s *state) *Gain {
-			return gain(1/s.f.CapacityFit, "requests on the same device", "1 / capacity used")
+			return gain(1/capacityAtMost.value(s), "requests on the same device", "1 / capacity used")
 		},
 		actions: func(s *state) []Action {
 			return append(sizing(s), s.forEngine(
@@ -203,13 +203,13 @@ var rules = []rule{
 	{
 		verdict: DeviceBoundFull, title: "The engine is full",
 		when: []allOf{
-			{{occupancy.is(">", "full_occupancy")}, {wait.is("<=", "host_wait").orUnknown(noDevice)}, {capacityFit.is(">=", "full_capacity")}},
+			{{occupancy.is(">", "full_occupancy")}, {wait.is("<=", "host_wait").orUnknown(noDevice)}, {capacityAtLeast.is(">=", "full_capacity")}},
 			join(allOf{{occupancy.is(">", "full_occupancy")}, {wait.is("<=", "host_wait").orUnknown(noDevice)}}, queue, allOf{{fillWaiting.is(">=", "full_batch")}}),
 		},
 		sentence: func(s *state) string {
 			text := fmt.Sprintf("A request runs %s of the time", percent(s.f.Occupancy))
-			if !math.IsNaN(s.f.CapacityFit) {
-				text += fmt.Sprintf(" and %s of the engine's capacity is used", percent(s.f.CapacityFit))
+			if !math.IsNaN(capacityAtLeast.value(s)) {
+				text += fmt.Sprintf(" and %s of the engine's capacity is used", capacityText(s))
 			}
 			if !math.IsNaN(s.f.Waiting) {
 				text += fmt.Sprintf("; %s requests wait on average", waitingText(s))
@@ -233,8 +233,8 @@ var rules = []rule{
 	{
 		verdict: DeviceBoundPastKnee, title: "Batches too large for the objective", model: true,
 		when: []allOf{{
-			{capacityFit.is(">=", "knee_capacity")},
-			{capacityFit.is("<", "full_capacity")},
+			{capacityAtLeast.is(">=", "knee_capacity")},
+			{capacityAtMost.is("<", "full_capacity")},
 			{marginal.is(">", "knee")},
 			{tpotMiss.is(">", "1")},
 		}},
@@ -347,14 +347,14 @@ var rules = []rule{
 			{occupancy.is(">", "headroom_occupancy")},
 			{wait.is("<=", "host_wait").orUnknown(noDevice)},
 			{marginal.is("<", "headroom_marginal")},
-			{capacityFit.is("<", "headroom_capacity")},
+			{capacityAtMost.is("<", "headroom_capacity")},
 		}},
 		sentence: func(s *state) string {
 			return fmt.Sprintf("A request runs %s of the time, but only %s of a step grows with the batch of %s, and %s of the capacity is used: more requests cost little.",
-				percent(s.f.Occupancy), percent(s.f.Marginal), significant(s.f.Batch), percent(s.f.CapacityFit))
+				percent(s.f.Occupancy), percent(s.f.Marginal), significant(s.f.Batch), capacityText(s))
 		},
 		gain: func(s *state) *Gain {
-			return gain(1/s.f.CapacityFit, "throughput", "1 / capacity used")
+			return gain(1/capacityAtMost.value(s), "throughput", "1 / capacity used")
 		},
 		actions: func(s *state) []Action {
 			return append(s.forEngine(
@@ -399,7 +399,11 @@ var rules = []rule{
 		}},
 		sentence: func(s *state) string {
 			p := s.in.Peers
-			return fmt.Sprintf("Of the %d engines of this model one uses %s of its capacity and another %s.", p.Engines, percent(p.CapacityMax), percent(p.CapacityMin))
+			least := ""
+			if p.AtLeast {
+				least = "at least "
+			}
+			return fmt.Sprintf("Of the %d engines of this model one uses %s%s of its capacity and another %s%s.", p.Engines, least, percent(p.CapacityMax), least, percent(p.CapacityMin))
 		},
 		gain: func(*state) *Gain { return nil },
 		actions: func(s *state) []Action {

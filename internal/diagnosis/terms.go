@@ -250,6 +250,26 @@ func stateShare(st timeline.State) func(*state) float64 {
 
 func occupancyValue(s *state) float64 { return s.f.Occupancy }
 
+// capacityEnd is end where that is known, else v times by.
+func capacityEnd(v, end, by float64) float64 {
+	if math.IsNaN(end) {
+		return v * by
+	}
+	return end
+}
+
+// capacityText is what is used of the capacity, as far as that is known.
+func capacityText(s *state) string {
+	f := s.f
+	switch {
+	case !math.IsNaN(f.CapacityFit):
+		return percent(f.CapacityFit)
+	case !math.IsNaN(f.CapacityLeast) && !math.IsNaN(f.CapacityMost):
+		return fmt.Sprintf("between %s and %s", percent(f.CapacityLeast), percent(f.CapacityMost))
+	}
+	return "at most " + percent(f.CapacityPeak)
+}
+
 func capacityValue(s *state) float64 {
 	v, _ := s.f.CapacityUsed()
 	return v
@@ -297,22 +317,27 @@ var (
 		high:  func(s *state) float64 { return 1 - s.f.Lower/s.f.Occupancy },
 	}
 	capacityUsed = quantity{
-		text: "capacity used", unit: "1", metric: prefix + "engine.capacity.utilization", formula: "output tokens per second over those of a full batch by the step law; else over the most seen, which is at least as much",
+		text: "capacity used", unit: "1", metric: prefix + "engine.capacity.utilization", formula: "output tokens per second over those of a full engine; where these are not known, over the least that they may be or the most seen, which is at least as much",
 		value: capacityValue,
 		high: func(s *state) float64 {
 			v, basis := s.f.CapacityUsed()
 			if basis == "fit" {
-				v *= 1 + lawError
+				v = capacityEnd(v, s.f.CapacityMost, 1+lawError)
 			}
 			return v
 		},
 	}
-	// capacityFit is for lower limits: what is used of the most seen may be little of what could be.
-	capacityFit = quantity{
-		text: "capacity used by the step law", unit: "1", metric: prefix + "engine.capacity.utilization", formula: "output tokens per second over M/(a + b M)",
-		value: func(s *state) float64 { return s.f.CapacityFit },
-		low:   scaled(func(s *state) float64 { return s.f.CapacityFit }, 1-lawError),
-		high:  scaled(func(s *state) float64 { return s.f.CapacityFit }, 1+lawError),
+	// capacityAtLeast is for lower limits: what is used of the most seen may be little of what could be.
+	capacityAtLeast = quantity{
+		text: "capacity used (at least)", unit: "1", metric: prefix + "engine.capacity.utilization", formula: "output tokens per second over those of a full engine; where these are not known, over the most that they may be",
+		value: func(s *state) float64 { return capacityEnd(s.f.CapacityLeast, s.f.CapacityFit, 1) },
+		low:   func(s *state) float64 { return capacityEnd(s.f.CapacityFit, s.f.CapacityLeast, 1-lawError) },
+	}
+	// capacityAtMost is for upper limits that the most seen says nothing about.
+	capacityAtMost = quantity{
+		text: "capacity used (at most)", unit: "1", metric: prefix + "engine.capacity.utilization", formula: "output tokens per second over those of a full engine; where these are not known, over the least that they may be",
+		value: func(s *state) float64 { return capacityEnd(s.f.CapacityMost, s.f.CapacityFit, 1) },
+		high:  func(s *state) float64 { return capacityEnd(s.f.CapacityFit, s.f.CapacityMost, 1+lawError) },
 	}
 	marginal = quantity{
 		text: "marginal ratio", unit: "1", metric: prefix + "engine.step.duration", formula: "b batch / (a + b batch) by the step law: what of a step grows with the batch",

@@ -103,6 +103,9 @@ type EngineConfig struct {
 	// MaxNumSeqs is the engine's limit of requests in one batch, vLLM's --max-num-seqs. 0: unknown, and
 	// what needs it is absent.
 	MaxNumSeqs int `mapstructure:"max_num_seqs"`
+	// KVCacheTokens is how many tokens the engine's KV cache holds, as it logs when it starts. 0: unknown. The largest batch is what
+	// both limits allow.
+	KVCacheTokens int `mapstructure:"kv_cache_tokens"`
 	// Models names the model by service.name, for engines whose spans do not.
 	Models map[string]string `mapstructure:"models"`
 }
@@ -224,6 +227,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Engine.MaxNumSeqs < 0 {
 		fail("engine::max_num_seqs: %d is negative; use the engine's --max-num-seqs, or 0 if it is unknown", c.Engine.MaxNumSeqs)
+	}
+	if c.Engine.KVCacheTokens < 0 {
+		fail("engine::kv_cache_tokens: %d is negative; use the tokens that the engine's KV cache holds, which it logs when it starts, or 0 if they are unknown", c.Engine.KVCacheTokens)
 	}
 	if w := c.Timeline.Window; w != 0 && (w < time.Second || w > time.Hour) {
 		fail("timeline::window: %v is out of range; use 1s to 1h, such as 10s, or 0s for no metrics of engines", w)

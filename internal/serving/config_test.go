@@ -113,6 +113,7 @@ func TestConfigErrors(t *testing.T) {
 		{func(c *Config) { c.Timeline.Grace = -1 }, "timeline::grace: -1ns is out of range", "use auto"},
 		{func(c *Config) { c.Timeline.Window = 1 }, "timeline::window: 1ns is out of range", "use 1s to 1h"},
 		{func(c *Config) { c.Engine.MaxNumSeqs = -1 }, "engine::max_num_seqs: -1 is negative", "or 0 if it is unknown"},
+		{func(c *Config) { c.Engine.KVCacheTokens = -1 }, "engine::kv_cache_tokens: -1 is negative", "or 0 if they are unknown"},
 		{func(c *Config) { c.SLO.TPOT = -1 }, "slo::tpot: -1ns", "or 0s for no objective"},
 		{func(c *Config) { c.SLO.E2E = -1 }, "slo::e2e: -1ns", "or 0s for no objective"},
 		{func(c *Config) { c.Limits.Series = 0 }, "limits::series: 0", "use 1 or more"},

@@ -79,8 +79,8 @@ func (f *fleets) peers(resource pcommon.Map) *diagnosis.Peers {
 // batch to know its own by.
 func (f *fleets) renew(engines []engineSnapshot) {
 	type fleet struct {
-		engines           int
-		least, most, full float64 // output tokens per second
+		engines                 int
+		least, most, full, upto float64 // output tokens per second
 	}
 	all := map[serviceKey]*fleet{}
 	for i := range engines {
@@ -94,30 +94,37 @@ func (f *fleets) renew(engines []engineSnapshot) {
 		}
 		x := all[key]
 		if x == nil {
-			x = &fleet{least: math.NaN(), most: math.NaN(), full: math.NaN()}
+			x = &fleet{least: math.NaN(), most: math.NaN(), full: math.NaN(), upto: math.NaN()}
 			all[key] = x
 		}
 		x.engines++
-		output, full := e.engine.windows.throughput()
-		x.least, x.most, x.full = least(x.least, output), most(x.most, output), most(x.full, full)
+		output, full, upto := e.engine.windows.throughput()
+		x.least, x.most, x.full, x.upto = least(x.least, output), most(x.most, output), most(x.full, full), most(x.upto, upto)
 	}
 	services := make(map[serviceKey]*diagnosis.Peers, len(all))
 	for key, x := range all {
-		services[key] = &diagnosis.Peers{Engines: x.engines, CapacityMin: x.least / x.full, CapacityMax: x.most / x.full}
+		p := &diagnosis.Peers{Engines: x.engines, AtLeast: math.IsNaN(x.full)}
+		full := x.full
+		if p.AtLeast {
+			full = x.upto
+		}
+		p.CapacityMin, p.CapacityMax = x.least/full, x.most/full
+		services[key] = p
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.services = services
 }
 
-// throughput is the output tokens per second of the last diagnosis, and those of a full batch. NaN: unknown.
-func (w *windows) throughput() (output, full float64) {
+// throughput is the output tokens per second of the last diagnosis, those of a full engine, and the most that these may be. NaN: unknown.
+func (w *windows) throughput() (output, full, upto float64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.diagnosis.Time.IsZero() {
-		return math.NaN(), math.NaN()
+		return math.NaN(), math.NaN(), math.NaN()
 	}
-	return w.diagnosis.Figures.OutputThroughput, w.diagnosis.Figures.Capacity
+	f := &w.diagnosis.Figures
+	return f.OutputThroughput, f.Capacity, f.OutputThroughput / f.CapacityLeast
 }
 
 // least and most are min and max that pass over NaN.

@@ -191,7 +191,7 @@ func (w *windows) describe(out *summary.Engine, a *Aggregator, now time.Time, si
 	out.Figures = newFigures(&d.Figures, a.objectives)
 	recent := w.history.Recent()
 	out.Requests = newRequests(&recent, a.objectives)
-	out.Certainty = newCertainty(&d.Figures, w.total.late, out.Generation)
+	out.Certainty = newCertainty(a, &d.Figures, w.total.late, out.Generation)
 }
 
 // report fills in the history.
@@ -242,7 +242,8 @@ func newFigures(f *diagnosis.Figures, o *objectives) summary.Figures {
 		Running: known(f.Running), RunningMax: known(f.RunningMax), Waiting: known(f.Waiting), WaitingMax: known(f.WaitingMax),
 		RunningLower: known(f.RunningLower), RunningUpper: known(f.RunningUpper), WaitingLower: known(f.WaitingLower), WaitingUpper: known(f.WaitingUpper),
 		Batch: known(f.Batch), BatchUtilization: known(f.Fill), Step: known(f.Step), HostGap: known(f.HostGap),
-		CapacityFit: known(f.CapacityFit), CapacityPeak: known(f.CapacityPeak), Capacity: known(f.Capacity), Marginal: known(f.Marginal),
+		CapacityFit: known(f.CapacityFit), CapacityPeak: known(f.CapacityPeak), Capacity: known(f.Capacity),
+		CapacityLower: known(f.CapacityLeast), CapacityUpper: known(f.CapacityMost), Marginal: known(f.Marginal),
 		InputThroughput: known(f.InputThroughput), OutputThroughput: known(f.OutputThroughput),
 		States: map[string]float64{},
 	}
@@ -316,7 +317,7 @@ const (
 	tierOccupancy = "occupancy"
 )
 
-func newCertainty(f *diagnosis.Figures, late int64, generation string) summary.Certainty {
+func newCertainty(a *Aggregator, f *diagnosis.Figures, late int64, generation string) summary.Certainty {
 	out := summary.Certainty{Completeness: known(f.Completeness), Late: late, Mode: f.Mode.String(), Tier: tierOccupancy}
 	for _, x := range findings {
 		if f.Flags.Has(x.flag) {
@@ -352,9 +353,13 @@ func newCertainty(f *diagnosis.Figures, late int64, generation string) summary.C
 		out.Missing = append(out.Missing, summary.Missing{What: "Device utilization", Why: "The spans have no forward time."})
 	}
 	if math.IsNaN(f.CapacityFit) && f.Occupancy > 0 {
-		m := summary.Missing{What: "Capacity by the step law", Why: "No batch near a third of max_num_seqs was seen yet, and a law is not to be stretched further."}
-		if math.IsNaN(f.Fill) {
-			m = summary.Missing{What: "Capacity by the step law, and how full batches are", Why: "The engine's limit of requests in a batch is not known.", Remedy: "Set engine::max_num_seqs to the engine's --max-num-seqs."}
+		m := summary.Missing{What: "Capacity as one figure", Why: "The batches seen were too few or too small to tell it within a tenth."}
+		switch {
+		case a.windows.MaxNumSeqs == 0 && a.windows.KVCacheTokens == 0:
+			m = summary.Missing{What: "Capacity, and how full batches are", Why: "The engine's limit of requests in a batch is not known.", Remedy: "Set engine::max_num_seqs to the engine's --max-num-seqs, and engine::kv_cache_tokens to what it logs when it starts."}
+		case a.windows.KVCacheTokens == 0:
+			m.Why = "The batches seen were too few or too small to tell it within a tenth, and the KV cache may hold fewer requests than max_num_seqs."
+			m.Remedy = "Set engine::kv_cache_tokens to what the engine logs when it starts."
 		}
 		out.Missing = append(out.Missing, m)
 	}

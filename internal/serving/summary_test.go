@@ -322,14 +322,15 @@ func TestFleets(t *testing.T) {
 // The capacity of one engine is the measure of all of its service.
 func TestFleetsAreMeasuredByTheHighestCapacity(t *testing.T) {
 	nan := math.NaN()
-	engineOf := func(name string, output, full float64) engineSnapshot {
+	bracketOf := func(name string, output, full, upto float64) engineSnapshot {
 		w := &windows{}
 		w.diagnosis.Time = testEpoch
-		w.diagnosis.Figures = diagnosis.Figures{OutputThroughput: output, Capacity: full}
+		w.diagnosis.Figures = diagnosis.Figures{OutputThroughput: output, Capacity: full, CapacityLeast: output / upto}
 		resource := pcommon.NewMap()
 		resource.PutStr("service.name", name)
 		return engineSnapshot{engine: &engine{windows: w}, resource: resource}
 	}
+	engineOf := func(name string, output, full float64) engineSnapshot { return bracketOf(name, output, full, nan) }
 	var f fleets
 	f.renew([]engineSnapshot{engineOf("a", 100, nan), engineOf("a", 900, 1000), engineOf("a", nan, nan), engineOf("b", 5, nan), engineOf("b", 7, nan)})
 	resource := pcommon.NewMap()
@@ -337,6 +338,12 @@ func TestFleetsAreMeasuredByTheHighestCapacity(t *testing.T) {
 	assert.Equal(t, &diagnosis.Peers{Engines: 3, CapacityMin: .1, CapacityMax: .9}, f.peers(resource))
 	resource.PutStr("service.name", "b")
 	assert.True(t, math.IsNaN(f.peers(resource).CapacityMax))
+
+	// Where it is known as a bracket only, its upper end.
+	f.renew([]engineSnapshot{bracketOf("b", 100, nan, 1500), bracketOf("b", 800, nan, 2000), engineOf("b", 600, nan)})
+	assert.Equal(t, &diagnosis.Peers{Engines: 3, CapacityMin: .05, CapacityMax: .4, AtLeast: true}, f.peers(resource))
+	f.renew([]engineSnapshot{bracketOf("b", 100, nan, 1500), bracketOf("b", 800, 1000, 1100)})
+	assert.Equal(t, &diagnosis.Peers{Engines: 2, CapacityMin: .1, CapacityMax: .8}, f.peers(resource))
 }
 
 // Requests that nobody collects are bounded over all engines, and none of them is lost to the windows.

@@ -55,7 +55,7 @@ type windowSnapshot struct {
 	vanished uint32
 }
 
-// windowGauge is a figure of a window as a point of a gauge.
+// windowGauge is a figure of a window as a point of a gauge; the ends of a capacity as what is used of them.
 type windowGauge struct {
 	definition *Definition
 	figure     timeline.Figure
@@ -79,6 +79,8 @@ var (
 	stepHostGap       = Definition{Name: "llm.serving.engine.step.host_gap", Unit: "s", Description: "Part of a decode step in which the device runs no forward pass.", Kind: "gauge"}
 	batchUtilization  = Definition{Name: "llm.serving.engine.batch.utilization", Unit: "1", Description: "Mean running requests while any runs, over engine::max_num_seqs.", Kind: "gauge"}
 	capacityUsed      = Definition{Name: "llm.serving.engine.capacity.utilization", Unit: "1", Description: "Output token throughput over the engine's capacity.", Kind: "gauge", Attributes: []string{attrBasis}}
+	capacityLower     = Definition{Name: "llm.serving.engine.capacity.utilization.lower", Unit: "1", Description: "Output token throughput over the most that the engine's capacity may be.", Kind: "gauge"}
+	capacityUpper     = Definition{Name: "llm.serving.engine.capacity.utilization.upper", Unit: "1", Description: "Output token throughput over the least that the engine's capacity may be.", Kind: "gauge"}
 	tokenThroughput   = Definition{Name: "llm.serving.engine.token.throughput", Unit: "{token}/s", Description: "Tokens per second, spread over the time they were read or made in.", Kind: "gauge", Attributes: []string{attrTokenType}}
 	completeness      = Definition{Name: "llm.serving.estimate.completeness", Unit: "1", Description: "Expected share of the window's running time that had been seen when it was closed.", Kind: "gauge"}
 	finding           = Definition{Name: "llm.serving.estimate.finding", Unit: "1", Description: "1 for what was found about the requests of the window, 0 for what was not.", Kind: "gauge", Attributes: []string{attrFinding}}
@@ -109,9 +111,24 @@ var windowGauges = [...]windowGauge{
 	{&batchUtilization, timeline.BatchUtilization, ""},
 	{&capacityUsed, timeline.CapacityFit, "fit"},
 	{&capacityUsed, timeline.CapacityPeak, "peak"},
+	{&capacityLower, timeline.CapacityUpper, ""},
+	{&capacityUpper, timeline.CapacityLower, ""},
 	{&tokenThroughput, timeline.InputThroughput, "input"},
 	{&tokenThroughput, timeline.OutputThroughput, "output"},
 	{&completeness, timeline.Completeness, ""},
+}
+
+// value is that of the point, and whether there is one.
+func (g *windowGauge) value(w *timeline.Window) (v float64, ok bool) {
+	switch g.figure {
+	case timeline.CapacityUpper:
+		v, _, ok = w.CapacityUsed()
+	case timeline.CapacityLower:
+		_, v, ok = w.CapacityUsed()
+	default:
+		v, ok = w.Get(g.figure)
+	}
+	return v, ok
 }
 
 // findings are the flags of a window by name.
@@ -164,7 +181,7 @@ const spareWindows = 20_000
 // timelineConfig is what the configuration says of windows.
 func timelineConfig(c *Config) timeline.Config {
 	return timeline.Config{
-		Window: c.Timeline.Window, Grace: time.Duration(c.Timeline.Grace), MaxNumSeqs: c.Engine.MaxNumSeqs,
+		Window: c.Timeline.Window, Grace: time.Duration(c.Timeline.Grace), MaxNumSeqs: c.Engine.MaxNumSeqs, KVCacheTokens: c.Engine.KVCacheTokens,
 		// An engine is reported as idle for as long as its series are.
 		IdleTimeout: c.Limits.SeriesExpiration,
 	}
@@ -238,7 +255,7 @@ func (w *windows) drain(about *about, stats *statistics) {
 		t.late += window.Late
 		shown := uint32(stateSets)
 		for i := range windowGauges {
-			if window.Has(windowGauges[i].figure) {
+			if _, ok := windowGauges[i].value(window); ok {
 				shown |= 1 << i
 			}
 		}
@@ -343,7 +360,7 @@ func (b *builder) windowGauge(i, end int) {
 	for k := range b.engine.windows {
 		w := &b.engine.windows[k]
 		each(func(g *windowGauge, _ uint32) {
-			if v, ok := w.Get(g.figure); ok {
+			if v, ok := g.value(&w.Window); ok {
 				add(g, w.End).SetDoubleValue(v)
 			}
 		})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
 	"github.com/otelcol-serving/otelcol-serving/internal/enginesim"
@@ -308,4 +309,35 @@ func TestFiguresEndWhereTheyVanish(t *testing.T) {
 	}
 	occupied := windowPoints(collects, occupancy.Name)[""]
 	assert.Greater(t, occupied[len(occupied)-1].Timestamp(), points[len(points)-1].Timestamp(), "other figures go on")
+}
+
+// The bracket of the capacity is there at half load, and what the KV cache holds makes it narrower.
+func TestCapacityBracket(t *testing.T) {
+	width := func(cache int) float64 {
+		collects, result, _, _ := simulated(t, "v1-preempt", 0.6, 12*time.Minute, func(c *Config) { c.Engine.KVCacheTokens = cache })
+		lower, upper := windowPoints(collects, "llm.serving.engine.capacity.utilization.lower")[""], windowPoints(collects, "llm.serving.engine.capacity.utilization.upper")[""]
+		require.Greater(t, len(lower), 20)
+		require.Len(t, upper, len(lower))
+		throughput := map[pcommon.Timestamp]float64{}
+		for _, dp := range windowPoints(collects, tokenThroughput.Name)["output"] {
+			throughput[dp.Timestamp()] = dp.DoubleValue()
+		}
+		sum := 0.0
+		for i := range lower {
+			require.Equal(t, lower[i].Timestamp(), upper[i].Timestamp())
+			if lower[i].Flags() == noRecordedValue {
+				assert.Equal(t, noRecordedValue, upper[i].Flags())
+				continue
+			}
+			used := throughput[lower[i].Timestamp()] / result.Capacity.OutputTokens
+			assert.LessOrEqual(t, lower[i].DoubleValue(), 1.05*used)
+			assert.GreaterOrEqual(t, upper[i].DoubleValue(), 0.95*used)
+			if used > 0 {
+				sum += (upper[i].DoubleValue() - lower[i].DoubleValue()) / used
+			}
+		}
+		return sum / float64(len(lower))
+	}
+	told, alone := width(80_000), width(0)
+	assert.Less(t, told, 0.6*alone)
 }

@@ -193,7 +193,10 @@ type Figures struct {
 	HostGap          *float64 `json:"step_host_gap,omitempty"`
 	CapacityFit      *float64 `json:"capacity_utilization_fit,omitempty"`
 	CapacityPeak     *float64 `json:"capacity_utilization_peak,omitempty"`
-	// Capacity is the output tokens per second of a full batch by the step law.
+	// CapacityLower and CapacityUpper bracket CapacityFit; they are there where that is not, too.
+	CapacityLower *float64 `json:"capacity_utilization_lower,omitempty"`
+	CapacityUpper *float64 `json:"capacity_utilization_upper,omitempty"`
+	// Capacity is the output tokens per second of a full engine.
 	Capacity         *float64 `json:"capacity,omitempty"`
 	Marginal         *float64 `json:"marginal_ratio,omitempty"`
 	StepLaw          *StepLaw `json:"step_law,omitempty"`

@@ -358,7 +358,7 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 			w.Set(HostGap, est.gap)
 		}
 	}
-	t.capacity(w, occ, running/length/max(occ, 1e-9)*scale, s.waits.known/length)
+	t.capacity(w, &est, occ, running/length/max(occ, 1e-9)*scale, s.waits.known/length)
 }
 
 // ran sets the running requests, of which so many were seen while so many waited. complete is the share of them that should have been seen,

@@ -31,6 +31,9 @@ type Config struct {
 	// MaxNumSeqs is the engine's limit of requests in one batch. 0: unknown, and what needs it
 	// is absent.
 	MaxNumSeqs int
+	// KVCacheTokens is how many tokens the engine's KV cache holds. 0: unknown. Where it has not room for MaxNumSeqs
+	// requests, it is what limits the batch.
+	KVCacheTokens int
 	// MaxRequests bounds the requests retained. Beyond it every second one is let go, the others
 	// count double, and the device's figures are withheld. Default 16384 (about 1 MiB).
 	MaxRequests int

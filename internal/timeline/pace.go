@@ -502,7 +502,7 @@ func (p *pace) level(t *Timeline, w0, w1 int64) {
 	if !p.masked || length > levelBelow*float64(p.bin)/sec*float64(len(p.rows)) {
 		return
 	}
-	a, b, _, _, ok := p.law().fit()
+	a, b, _, _, ok := p.law().fit(p.tokenTime)
 	a = max(a, 0.5*t.device.minStep())
 	if !ok || !(a > 0) || b <= 0 {
 		return
@@ -610,10 +610,11 @@ func (p *pace) observe(w0, w1 int64, step, steps, batch float64) {
 	if b, known := p.batch(w0, w1); known {
 		batch = b
 	}
+	tokens := 0.0
 	if !p.masked {
-		step -= p.tokenTime * (p.tokensAt(w1) - p.tokensAt(w0)) / steps
+		tokens = (p.tokensAt(w1) - p.tokensAt(w0)) / steps
 	}
-	p.law().add(batch, step)
+	p.law().add(batch, step, tokens)
 }
 
 func (p *pace) law() *stepLaw {
@@ -630,7 +631,7 @@ const minLawSteps = 20
 // as many tokens: those of a batch take the batch's multiple of perToken, which is in b. lo and hi are the least and the largest
 // batch seen.
 func (p *pace) wall() (a, b, lo, hi, perToken float64, ok bool) {
-	a, b, lo, hi, ok = p.law().fit()
+	a, b, lo, hi, ok = p.law().fit(p.tokenTime)
 	perToken, known := p.prompts()
 	return a, b + perToken, lo, hi, perToken, ok && known && a+b+perToken > 0
 }
@@ -641,13 +642,6 @@ func (p *pace) prompts() (perToken float64, ok bool) {
 		return p.prefill / p.made, p.made > 0
 	}
 	return p.tokenTime * p.in / p.out, p.in > 0 && p.out > 0
-}
-
-// full is the output tokens per second of a full batch of m by the law of wall, and the prompts' share of the time.
-func (p *pace) full(m float64) (rate, prompts float64, ok bool) {
-	a, b, _, _, perToken, ok := p.wall()
-	step := a + b*m
-	return m / step, m * perToken / step, ok && step > 0
 }
 
 // weigh sums up, for the bins up to w1, the steps and the requests in them, as far as they are known.

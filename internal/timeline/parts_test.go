@@ -207,9 +207,9 @@ func TestStepLaw(t *testing.T) {
 	var l stepLaw
 	for k := range 2000 {
 		b := 1 + float64(k%100)
-		l.add(b, 0.012+0.0003*b)
+		l.add(b, 0.012+0.0003*b, 0)
 	}
-	a, b, lo, hi, ok := l.fit()
+	a, b, lo, hi, ok := l.fit(0)
 	require.True(t, ok)
 	assert.InEpsilon(t, 0.012, a, 0.01)
 	assert.InEpsilon(t, 0.0003, b, 0.02)

@@ -7,8 +7,11 @@ package timeline
 //
 // step = a + b batch is the common model of continuous batching. The law is learnt from the decode steps of windows and, for the
 // prompts that come with as many tokens, their time per output token is added to b. So it is the wall time per output token
-// in a lasting load, and M/(a + b M) the throughput of a full engine. Prompts are taken apart first: how
+// in a lasting load, and M/(a + b M) the throughput of a full engine with a batch of M. Prompts are taken apart first: how
 // they come with a batch depends on how it grew, and a burst is not a full engine.
+//
+// How large M is, how far the law goes beyond the batches seen, and what prompts take of a full engine are all known only so well: what
+// follows is a bracket, and one figure where that is narrow.
 
 import "math"
 
@@ -17,12 +20,13 @@ const (
 	lawBins      = 14 * lawPerOctave
 )
 
-// stepLaw keeps the mean step of windows for each size of their mean batch, so that rare loads count.
+// stepLaw keeps the mean step of windows for each size of their mean batch, so that rare loads count. Where steps have tokens of prompts in
+// them, it keeps how many: what they take is known better later.
 type stepLaw struct {
-	weight, batch, step [lawBins]float32
+	weight, batch, step, tokens [lawBins]float32
 }
 
-func (l *stepLaw) add(batch, step float64) {
+func (l *stepLaw) add(batch, step, tokens float64) {
 	if batch < 0.5 || step <= 0 {
 		return
 	}
@@ -31,18 +35,22 @@ func (l *stepLaw) add(batch, step float64) {
 	l.weight[b] = min(l.weight[b]+1, 256)
 	l.batch[b] += (float32(batch) - l.batch[b]) / l.weight[b]
 	l.step[b] += (float32(step) - l.step[b]) / l.weight[b]
+	l.tokens[b] += (float32(tokens) - l.tokens[b]) / l.weight[b]
 }
 
 // fit is least squares over the bins of two windows or more, relative error weighted, a and b not negative; lo and hi are the
-// least and the largest batch of a bin.
-func (l *stepLaw) fit() (a, b, lo, hi float64, ok bool) {
+// least and the largest batch of a bin. tokenTime is what a token of a prompt takes of a step, s.
+func (l *stepLaw) fit(tokenTime float64) (a, b, lo, hi float64, ok bool) {
 	var n, x, y, xx, xy float64
 	lo = math.Inf(1)
 	for i, wt := range l.weight {
 		if wt < 2 {
 			continue
 		}
-		bx, by := float64(l.batch[i]), float64(l.step[i])
+		bx, by := float64(l.batch[i]), float64(l.step[i])-tokenTime*float64(l.tokens[i])
+		if by <= 0 {
+			continue
+		}
 		w := math.Sqrt(float64(wt)) / (by * by)
 		n, x, y = n+w, x+w*bx, y+w*by
 		xx, xy = xx+w*bx*bx, xy+w*bx*by
@@ -66,8 +74,19 @@ func (l *stepLaw) fit() (a, b, lo, hi float64, ok bool) {
 	return a, b, lo, hi, true
 }
 
+// windows is the number of windows that fit takes into account.
+func (l *stepLaw) windows() float64 {
+	n := 0.0
+	for _, w := range l.weight {
+		if w >= 2 {
+			n += float64(w)
+		}
+	}
+	return n
+}
+
 // capacity sets the figures of the work axis.
-func (t *Timeline) capacity(w *Window, occ, batch, waiting float64) {
+func (t *Timeline) capacity(w *Window, est *estimate, occ, batch, waiting float64) {
 	m := float64(t.cfg.MaxNumSeqs)
 	if m > 0 && occ > 0 && w.Flags&MixedEngines == 0 {
 		w.Set(BatchUtilization, min(batch/m, 1))
@@ -95,17 +114,63 @@ func (t *Timeline) capacity(w *Window, occ, batch, waiting float64) {
 			w.Set(MarginalRatio, b*batch/(a+b*batch))
 		}
 	}
-	t.full.add(w, t, out, m, waiting)
-	if m <= 0 {
+	if t.pace.masked {
+		t.prefillSteps.add(t, est, w.Start.UnixNano(), w.End.UnixNano())
+	}
+	most := t.largest()
+	t.full.add(w, t, out, most.batch, waiting)
+	if most.batch <= 0 {
 		return
 	}
 	w.Guard = GuardNarrow
-	c, prompts, known := t.pace.full(m)
-	measured := t.full.time > minFull
-	limit := mostlyPrompts
+	lower, upper, ok := t.capacityBracket(most, stepRange{a, b, lo, hi, ok})
+	if !ok {
+		return
+	}
+	w.Set(CapacityLower, lower)
+	w.Set(CapacityUpper, upper)
+	// What is as far from both in proportion, and no further than half of the bracket.
+	c := 2 / (1/lower + 1/upper)
+	if upper-c > maxCapacityError*c {
+		return
+	}
+	w.Guard = GuardOK
+	w.Set(Capacity, c)
+	w.Set(CapacityFit, out/c)
+}
+
+// largest is the largest batch that the engine can have in a lasting load.
+type largest struct {
+	batch, least, most float64 // requests; 0: unknown
+	// cache: the KV cache may be what limits it. told: it is known whether.
+	cache, told bool
+}
+
+func (t *Timeline) largest() largest {
+	m := float64(t.cfg.MaxNumSeqs)
+	batch, least, most, ok := t.room.batch(float64(t.cfg.KVCacheTokens))
+	switch {
+	case !ok:
+		return largest{m, m, m, m > 0, false}
+	case m <= 0 || most < m:
+		return largest{batch, least, most, true, true}
+	}
+	return largest{min(batch, m), min(least, m), m, least < m, true}
+}
+
+// stepRange is a law of wall time per output token that was learnt from batches between lo and hi.
+type stepRange struct {
+	a, b, lo, hi float64
+	known        bool
+}
+
+// capacityBracket is the least and the most output tokens per second of a full engine: measured, by the law, or what both say.
+func (t *Timeline) capacityBracket(most largest, law stepRange) (lower, upper float64, ok bool) {
+	perToken, _ := t.pace.prompts()
+	measured, known := t.full.time > minFull, law.known
+	prompts, limit := most.batch*perToken/(law.a+law.b*most.batch), mostlyPrompts
 	if !known && t.full.time > 0 {
 		// By what was seen, which had other times in it than full ones.
-		perToken, _ := t.pace.prompts()
 		prompts, limit = perToken*t.full.tokens/t.full.time, halfPrompts
 	}
 	if prompts > limit {
@@ -114,22 +179,75 @@ func (t *Timeline) capacity(w *Window, occ, batch, waiting float64) {
 		measured = t.full.time > minFullPrompts && !t.pace.masked
 		known = false
 	}
-	switch {
-	case measured:
-		c = t.full.rate()
-	case !known || hi < m/4 || hi < 1.25*lo && hi < 0.8*m:
-		return
-	case t.full.limited > minLimited:
-		return // requests waited while the batch was smaller: it will not get to m
-	case c > 1.1*t.best*max(m/hi, 1):
+	if known {
+		lower, upper, known = t.lawBracket(most, law)
+	}
+	if !measured {
+		return lower, upper, known
+	}
+	c, doubt := t.full.rate(), measuredError+measuredSigmas*t.room.spread(t.full.tokens)
+	least, top := c/(1+doubt), c*(1+doubt)
+	if known && lower <= c && c <= upper { // else the law is contradicted
+		return max(lower, least), min(upper, top), true
+	}
+	return least, top, true
+}
+
+// lawBracket is what the law says of the least and the largest batch that a full engine may have.
+func (t *Timeline) lawBracket(most largest, law stepRange) (lower, upper float64, ok bool) {
+	perToken, _ := t.pace.prompts()
+	a, b, hi := law.a, law.b-perToken, law.hi
+	share := func(batch float64) float64 { return t.prefillSteps.share(batch, t.room.mean()) }
+	// Beyond the batches seen the step goes on by the law's slope, which is known the better the more windows were seen and the wider
+	// apart their batches were, and the less the further it goes. A step does not grow by more than its batch.
+	doubt := slopeError*(1+max(most.batch/hi, 1)/2) + lawTime/(t.pace.law().windows()*float64(t.win)/sec)
+	if wide := hi / law.lo; wide < wideLaw {
+		doubt += (wideLaw - wide) / (wideLaw - 1)
+	}
+	doubt = min(doubt, 1)
+	seen := a + b*hi
+	rate := func(batch, slope, more float64) float64 {
+		step := a + b*batch
+		if batch > hi {
+			step = seen + min(slope, seen/hi)*(batch-hi)
+		}
+		return batch / (step + perToken*(share(batch)+more)*batch)
+	}
+	upper = rate(most.most, b*(1-doubt), 0) * (1 + lawError)
+	if upper > (1.1+lawError)*t.best*max(most.most/hi, 1) {
 		// From the largest batch seen to a full one, throughput grows by no more than the batch does. A law that
 		// promises more is contradicted by what was seen.
-		return
+		return 0, 0, false
 	}
-	w.Guard = GuardOK
-	w.Set(Capacity, c)
-	w.Set(CapacityFit, out/c)
+	least := most.least
+	if !most.told || t.full.limited > minLimited {
+		least = min(least, hi) // it may be full with that
+	}
+	more := shareError * (1 - share(least))
+	if most.cache && (most.told || hi < 0.95*most.batch) {
+		more += t.room.again(least)
+	}
+	// A slope of next to nothing is as doubtful as any: far beyond what was seen the step may grow as fast as the batch.
+	lower = rate(least, b*(1+doubt)+doubt*doubt*seen/hi, more) / (1 + lawError)
+	return lower, max(upper, lower), true
 }
+
+const (
+	// maxCapacityError is the relative error up to which a capacity is one figure.
+	maxCapacityError = 0.1
+	// measuredError is that of a capacity that was measured, besides so many standard errors of the lengths counted; lawError that of the law where batches
+	// were seen.
+	measuredError  = 0.03
+	measuredSigmas = 1.5
+	lawError       = 0.04
+	// slopeError is that of the law's slope where it goes no further; lawTime over the s of the windows that it was learnt from comes on
+	// top, and the more the closer the largest batch was to the least one, where they are less than wideLaw apart.
+	slopeError = 0.02
+	lawTime    = 10
+	wideLaw    = 1.4
+	// shareError is by how much less than thought prompts may share steps.
+	shareError = 0.25
+)
 
 const (
 	// mostlyPrompts is the share of a full engine's time that goes into prompts from which on the law says little
@@ -156,7 +274,7 @@ type full struct {
 	allTokens, allPrompts float64
 	age                   float64 // s
 	masked                bool
-	limited               float64 // s of it with a batch well below MaxNumSeqs, decayed
+	limited               float64 // s of it with a batch well below the largest, decayed
 	streak                float64 // s
 }
 

@@ -48,20 +48,22 @@ type Timeline struct {
 	late    int64 // since the last window
 	windows []Window
 
-	begun   begun
-	lengths lengths
-	running lengths // lengths, as they would be of an engine that did not just begin
-	totals  lengths // the same of the whole time since arrival
-	queue   arrivals
-	mask    prefills
-	batches history
-	device  device
-	best    float64 // highest output token throughput, decayed
-	pace    pace
-	full    full
-	find    detector
-	idle    idle
-	credit  int64 // windows that may be closed
+	begun        begun
+	lengths      lengths
+	running      lengths // lengths, as they would be of an engine that did not just begin
+	totals       lengths // the same of the whole time since arrival
+	queue        arrivals
+	mask         prefills
+	batches      history
+	device       device
+	best         float64 // highest output token throughput, decayed
+	pace         pace
+	full         full
+	room         room
+	prefillSteps prefillSteps
+	find         detector
+	idle         idle
+	credit       int64 // windows that may be closed
 
 	// Of the window that is being computed.
 	main    []record // what ended up to the horizon, by rs
@@ -460,6 +462,7 @@ func (t *Timeline) move() {
 	})
 	windows := s.spans[:0]
 	fade := math.Exp2(-float64(t.win) / float64(lengthsHalfLife))
+	t.room.fade(t.win)
 	t.lengths.decay(fade)
 	t.totals.decay(fade)
 	t.mask.distinct *= fade
@@ -469,6 +472,7 @@ func (t *Timeline) move() {
 		t.countLate(r)
 		t.lastEnd = max(t.lastEnd, r.re)
 		t.begun.add(r)
+		t.room.add(r)
 		t.lengths.add(float64(r.re-r.rs)/sec, r.weight())
 		t.totals.add(float64(r.re-r.arrival())/sec, r.weight())
 		if t.device.mode() == ModeMixed || !r.has(hasForward) {

@@ -74,12 +74,16 @@ const (
 	CapacityFit
 	CapacityPeak
 	// Capacity is the output token throughput of a full engine, in tokens per second: measured where
-	// requests waited for it all the time, else that of a batch of MaxNumSeqs by the law of decoding
-	// and the prompts that come with as many tokens.
+	// requests waited for it all the time, else that of the largest batch by the law of decoding
+	// and the prompts that come with as many tokens. Absent unless CapacityLower and CapacityUpper are within 10 % of it.
 	Capacity
+	// CapacityLower and CapacityUpper bracket it: by the largest batch that was seen and the largest that the configuration
+	// allows, and by what the law and that batch may be off.
+	CapacityLower
+	CapacityUpper
 	// StepLawA and StepLawB are the step law's intercept (s) and slope (s per running request).
-	// Its step is wall time per output token in a lasting load, prompts included. Capacity is M/(a + b M)
-	// unless it was measured.
+	// Its step is wall time per output token in a lasting load, prompts included. Capacity is about M/(a + b M)
+	// unless it was measured; where prompts have steps of their own a full engine reads them in fewer.
 	StepLawA
 	StepLawB
 	// MarginalRatio is b B/(a + b B): the part of a step that grows with the batch.
@@ -126,6 +130,16 @@ func (w *Window) estimate(point, lower, upper Figure) (float64, bool) {
 func (w *Window) Set(f Figure, v float64) {
 	w.values[f] = v
 	w.present |= 1 << f
+}
+
+// CapacityUsed brackets the share of the capacity that is used: output token throughput over CapacityUpper and over
+// CapacityLower. Both may pass 1 a little.
+func (w *Window) CapacityUsed() (lower, upper float64, ok bool) {
+	if !w.Has(OutputThroughput) || !(w.Value(CapacityLower) > 0) || !(w.Value(CapacityUpper) > 0) {
+		return 0, 0, false
+	}
+	out := w.Value(OutputThroughput)
+	return out / w.Value(CapacityUpper), out / w.Value(CapacityLower), true
 }
 
 // Unset makes f absent.
@@ -199,13 +213,12 @@ type Guard uint8
 
 // The states of the guard.
 const (
-	// GuardUnknown: MaxNumSeqs is unknown, or there is no step to fit.
+	// GuardUnknown: neither MaxNumSeqs nor KVCacheTokens is known, or there is no step to fit.
 	GuardUnknown Guard = iota
-	// GuardNarrow: the engine was not full for long, and no batch near a third of MaxNumSeqs was
-	// seen yet, or all were alike, or prompts take most of the time, or something else than MaxNumSeqs
-	// limits the batch; capacity would be a guess.
+	// GuardNarrow: the engine was not full for long, and the batches seen and what is known of the largest one leave more than
+	// 10 % on either side open, or prompts take most of the time; one figure would be a guess. There may be a bracket.
 	GuardNarrow
-	// GuardOK: the engine was full for long enough, or the law covers enough.
+	// GuardOK: the engine was full for long enough, or the law and the limits of the batch leave no more than that open.
 	GuardOK
 )
 

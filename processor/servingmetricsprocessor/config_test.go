@@ -52,7 +52,7 @@ func TestConfig(t *testing.T) {
 			m.Engine.Key = []string{"service.instance.id", "host.name+service.name"}
 			m.Engine.ResourceAttributes = []string{"cloud.region"}
 			m.Engine.Models = map[string]string{"my-service": "my-org/my-model"}
-			m.Engine.MaxNumSeqs = 256
+			m.Engine.MaxNumSeqs, m.Engine.KVCacheTokens = 256, 80000
 			m.Timeline = serving.TimelineConfig{Window: 30 * time.Second, Grace: serving.Grace(time.Minute)}
 			m.SLO = serving.SLOConfig{TTFT: time.Second, TPOT: 100 * time.Millisecond, E2E: 30 * time.Second}
 			m.Limits = serving.LimitConfig{Series: 100, Engines: 10, SeriesExpiration: 5 * time.Minute}
@@ -99,6 +99,7 @@ func TestConfigErrors(t *testing.T) {
 		"limits_engines":         {"limits::engines: -1 is not positive; use 1 or more, such as 1000"},
 		"series_expiration":      {"limits::series_expiration: 1s is shorter than", "; use "},
 		"max_num_seqs":           {"engine::max_num_seqs: -1 is negative; use the engine's --max-num-seqs"},
+		"kv_cache_tokens":        {"engine::kv_cache_tokens: -1 is negative; use the tokens that the engine's KV cache holds"},
 		"timeline_window":        {"timeline::window: 10ms is out of range; use 1s to 1h"},
 		"timeline_grace":         {"timeline::grace: -1s is out of range; use auto"},
 		"dedupe_window":          {"dedupe::window: -1s is negative; use a duration such as 5m"},
@@ -138,5 +139,5 @@ func TestConfigUnknownKey(t *testing.T) {
 func TestConfigCasesAreAllTested(t *testing.T) {
 	all, err := confmaptest.LoadConf(filepath.Join("testdata", "config.yaml"))
 	require.NoError(t, err)
-	assert.Len(t, all.ToStringMap(), 5+32+1)
+	assert.Len(t, all.ToStringMap(), 5+33+1)
 }

@@ -28,7 +28,7 @@ func engine() *dashboard {
 			formula: "`llm_serving_device_wait_ratio`: 1 - device utilization / occupancy.", unit: "percentunit", absent: deviceAbsent,
 		}, now("", gauge("llm_serving_device_wait_ratio", ""))).steps("green", 0.25, "orange", 0.4, "red"),
 		stat(3, 4, about{
-			title: "Capacity used", text: "Throughput by that of a full batch.",
+			title: "Capacity used", text: "Throughput by that of a full engine. Without a figure, see its bracket below.",
 			formula: "`llm_serving_engine_capacity_utilization_ratio` with basis=fit.", unit: "percentunit", absent: capacityAbsent,
 		}, now("", gauge("llm_serving_engine_capacity_utilization_ratio", `,basis="fit"`))).steps("green", 0.7, "orange", 0.85, "red"),
 		stat(3, 4, about{
@@ -66,13 +66,7 @@ func engine() *dashboard {
 			over("running", gauge("llm_serving_engine_requests_running", `,stat="mean"`)), over("running, max", gauge("llm_serving_engine_requests_running", `,stat="max"`)),
 			over("waiting", gauge("llm_serving_engine_requests_waiting", `,stat="mean"`)), over("waiting, max", gauge("llm_serving_engine_requests_waiting", `,stat="max"`))).
 			color("running", "green").color("running, max", "light-green").color("waiting", "red").color("waiting, max", "light-red"),
-		series(12, 8, about{
-			title: "Capacity and batch", text: "Fit: throughput by that of a full batch. Peak: by the most seen so far, which is no limit. Batch: running requests by the most that may run.",
-			formula: "`llm_serving_engine_capacity_utilization_ratio` by basis; `llm_serving_engine_batch_utilization_ratio`: mean running requests while any runs / engine::max_num_seqs.", unit: "percentunit", absent: capacityAbsent,
-		},
-			over("capacity, fit", gauge("llm_serving_engine_capacity_utilization_ratio", `,basis="fit"`)),
-			over("capacity, peak", gauge("llm_serving_engine_capacity_utilization_ratio", `,basis="peak"`)),
-			over("batch", gauge("llm_serving_engine_batch_utilization_ratio", ""))),
+		capacity(),
 		series(12, 8, about{
 			title: "Token throughput", text: "Tokens per second, spread over the time in which they were read or made.",
 			formula: "`llm_serving_engine_token_throughput_per_second` by gen_ai_token_type.", unit: "suffix:tok/s", absent: windowsAbsent,
@@ -151,6 +145,24 @@ func bracket() *panel {
 	p.override("at least", green, property{"custom.lineWidth", 0})
 	p.override("device busy", green, property{"custom.lineWidth", 2})
 	p.override("occupied", property{"color", object{"mode": "fixed", "fixedColor": "blue"}}, property{"custom.lineStyle", object{"fill": "dash", "dash": []int{8, 8}}})
+	return p
+}
+
+// capacity is how full the engine is, with the least and the most that is used of it as a band.
+func capacity() *panel {
+	p := series(12, 8, about{
+		title: "Capacity and batch", text: "Fit: throughput by that of a full engine; the band is the least and the most of it that may be used, and is there where fit is not. Peak: by the most seen so far, which is no limit. Batch: running requests by the most that may run.",
+		formula: "`llm_serving_engine_capacity_utilization_ratio` by basis, `llm_serving_engine_capacity_utilization_lower_ratio`, `llm_serving_engine_capacity_utilization_upper_ratio`; `llm_serving_engine_batch_utilization_ratio`: mean running requests while any runs / engine::max_num_seqs.", unit: "percentunit", absent: capacityAbsent,
+	},
+		over("capacity, at most", gauge("llm_serving_engine_capacity_utilization_upper_ratio", "")),
+		over("capacity, at least", gauge("llm_serving_engine_capacity_utilization_lower_ratio", "")),
+		over("capacity, fit", gauge("llm_serving_engine_capacity_utilization_ratio", `,basis="fit"`)),
+		over("capacity, peak", gauge("llm_serving_engine_capacity_utilization_ratio", `,basis="peak"`)),
+		over("batch", gauge("llm_serving_engine_batch_utilization_ratio", "")))
+	green := property{"color", object{"mode": "fixed", "fixedColor": "green"}}
+	p.override("capacity, at most", green, property{"custom.lineWidth", 0}, property{"custom.fillOpacity", 20}, property{"custom.fillBelowTo", "capacity, at least"})
+	p.override("capacity, at least", green, property{"custom.lineWidth", 0})
+	p.override("capacity, fit", green, property{"custom.lineWidth", 2})
 	return p
 }
 

@@ -386,7 +386,7 @@ const (
 	windowsAbsent  = "no closed window yet, or timeline::window is 0s"
 	deviceAbsent   = "no device figures: vLLM V1 reports no forward time, V0 only with --collect-detailed-traces all"
 	sloAbsent      = "no objectives: set slo in serving_metrics"
-	capacityAbsent = "no capacity: set engine::max_num_seqs; batches near a third of it must have been seen"
+	capacityAbsent = "no capacity: set engine::max_num_seqs and engine::kv_cache_tokens; batches near a fourth of what they allow must have been seen"
 	requestsAbsent = "no finished requests in this time"
 )
 

@@ -70,8 +70,8 @@ func overview() *dashboard {
 			formula: "`llm_serving_device_utilization_ratio`: time of forward passes / window, an estimate.", unit: "percentunit", absent: deviceAbsent,
 		}, over("{{job}} {{instance}}", gauge("llm_serving_device_utilization_ratio", ""))).upTo(1).link("Engine", toEngineOf),
 		series(12, 8, about{
-			title: "Capacity used", text: "How much of the output tokens per second that a full batch would give is made. This is the headroom. It can be off by more than a tenth where batches were far from full.",
-			formula: "`llm_serving_engine_capacity_utilization_ratio` with basis=fit: throughput / that of a full batch by the step law.", unit: "percentunit", absent: capacityAbsent,
+			title: "Capacity used", text: "How much of the output tokens per second that a full engine would give is made. This is the headroom. Where it cannot be told within a tenth the engine's dashboard has its bracket.",
+			formula: "`llm_serving_engine_capacity_utilization_ratio` with basis=fit: throughput / that of a full engine, measured or by the step law.", unit: "percentunit", absent: capacityAbsent,
 		}, over("{{job}} {{instance}}", gauge("llm_serving_engine_capacity_utilization_ratio", `,basis="fit"`))).upTo(1.2).link("Engine", toEngineOf),
 		series(12, 8, about{
 			title: "Waiting requests", text: "Requests before their first schedule. In overload the figure lags and reads low: requests that still wait have not been seen.",
@@ -148,7 +148,7 @@ func fleet() *panel {
 		targets = append(targets, cells(c.expr))
 	}
 	p := newPanel("table", 24, 10, about{
-		title: "Engines", text: "Sorted by requests that wait. A click on an engine opens its dashboard. An empty cell is a figure that its requests do not tell: vLLM V1 has no device figures, and capacity needs engine::max_num_seqs. Seen is the share of the running time that was known when the last window was closed.",
+		title: "Engines", text: "Sorted by requests that wait. A click on an engine opens its dashboard. An empty cell is a figure that its requests do not tell: vLLM V1 has no device figures, and capacity needs engine::max_num_seqs and engine::kv_cache_tokens. Seen is the share of the running time that was known when the last window was closed.",
 		formula: "`llm_serving_engine_verdict_ratio`, `llm_serving_engine_info_ratio`, `llm_serving_device_utilization_ratio`, `llm_serving_device_wait_ratio`, `llm_serving_engine_capacity_utilization_ratio` (fit), `llm_serving_engine_requests_running`, `llm_serving_engine_requests_waiting` (mean), `llm_serving_engine_token_throughput_per_second`, `llm_serving_estimate_completeness_ratio` as they are; `gen_ai_server_time_to_first_token_seconds`, `gen_ai_server_time_per_output_token_seconds`: 0.95 quantile over 5 minutes.",
 		unit:    "short", absent: "-",
 	}, targets...)

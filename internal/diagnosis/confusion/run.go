@@ -58,7 +58,7 @@ func (s *scenario) run(seed int) ([]result, error) {
 	if err != nil {
 		return nil, err
 	}
-	engine, err := observe(cfg, s.workload, s.earlierRate(rate), rate, then, s.limit(&cfg))
+	engine, err := observe(cfg, s.workload, s.earlierRate(rate), rate, then, s.limit(&cfg), s.cache(&cfg))
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func (s *scenario) run(seed int) ([]result, error) {
 	if s.peer > 0 {
 		c := cfg
 		c.Seed += 1000
-		if peer, err = observe(c, s.workload, 0, rate/s.load*s.peer, rate/s.load*s.peer, s.limit(&cfg)); err != nil {
+		if peer, err = observe(c, s.workload, 0, rate/s.load*s.peer, rate/s.load*s.peer, s.limit(&cfg), s.cache(&cfg)); err != nil {
 			return nil, err
 		}
 	}
@@ -116,6 +116,14 @@ func (s *scenario) limit(cfg *enginesim.Config) int {
 	return cfg.MaxNumSeqs
 }
 
+// cache is what the engine's log says of its KV cache, where its operator looked.
+func (s *scenario) cache(cfg *enginesim.Config) int {
+	if s.unknownLimit {
+		return 0
+	}
+	return cfg.KVTokens
+}
+
 // capacities are measured once for each scenario, whatever the seed.
 var capacities sync.Map
 
@@ -157,7 +165,7 @@ type observed struct {
 }
 
 // observe runs an engine until the windows of the longest size are closed. With an earlier rate, they begin when that is over.
-func observe(cfg enginesim.Config, w enginesim.Workload, earlier, rate, then float64, limit int) (*observed, error) {
+func observe(cfg enginesim.Config, w enginesim.Workload, earlier, rate, then float64, limit, cache int) (*observed, error) {
 	first := rate
 	if earlier > 0 {
 		first = earlier
@@ -167,7 +175,7 @@ func observe(cfg enginesim.Config, w enginesim.Workload, earlier, rate, then flo
 		return nil, err
 	}
 	o := &observed{}
-	t := timeline.New(timeline.Config{Window: window, MaxNumSeqs: limit})
+	t := timeline.New(timeline.Config{Window: window, MaxNumSeqs: limit, KVCacheTokens: cache})
 	start := cfg.Start.Add(warmUp)
 	judged := start
 	if earlier > 0 {
@@ -235,15 +243,22 @@ func (s *scenario) input(cfg *enginesim.Config, engine, peer *observed, before *
 // work has seen too small batches to show its own.
 func peers(all ...[]timeline.Window) *diagnosis.Peers {
 	var out []float64
-	capacity := math.NaN()
+	capacity, upto := math.NaN(), math.NaN()
 	for _, windows := range all {
 		f := diagnosis.Summarize(&diagnosis.Input{Windows: windows})
 		out = append(out, f.OutputThroughput)
 		if !(f.Capacity <= capacity) && !math.IsNaN(f.Capacity) {
 			capacity = f.Capacity
 		}
+		if v := f.OutputThroughput / f.CapacityLeast; !(v <= upto) && !math.IsNaN(v) {
+			upto = v
+		}
 	}
-	return &diagnosis.Peers{Engines: len(all), CapacityMin: slices.Min(out) / capacity, CapacityMax: slices.Max(out) / capacity}
+	atLeast := math.IsNaN(capacity)
+	if atLeast {
+		capacity = upto
+	}
+	return &diagnosis.Peers{Engines: len(all), CapacityMin: slices.Min(out) / capacity, CapacityMax: slices.Max(out) / capacity, AtLeast: atLeast}
 }
 
 // dayBefore is a day in short: the same engine under its loads, one after the other.
@@ -255,7 +270,7 @@ func (s *scenario) dayBefore(cfg enginesim.Config, full float64) (*diagnosis.Bef
 	for i, load := range s.before {
 		c := cfg
 		c.Seed += uint64(i) //nolint:gosec // small
-		o, err := observe(c, s.workload, 0, load*full, load*full, s.limit(&cfg))
+		o, err := observe(c, s.workload, 0, load*full, load*full, s.limit(&cfg), s.cache(&cfg))
 		if err != nil {
 			return nil, err
 		}

@@ -77,6 +77,17 @@ v1
 `, b.String())
 }
 
+// A capacity that is not known as one figure is from-to, and what it may be at most only where that is all.
+func TestWriteCapacity(t *testing.T) {
+	for want, f := range map[string]summary.Figures{
+		"capacity used 38 %":         {CapacityFit: number(.38), CapacityLower: number(.35), CapacityUpper: number(.4)},
+		"capacity used 40 to 60 %":   {CapacityLower: number(.4), CapacityUpper: number(.6), CapacityPeak: number(.9)},
+		"capacity used at most 90 %": {CapacityPeak: number(.9)},
+	} {
+		assert.Equal(t, want, figures(&summary.Engine{Figures: f}))
+	}
+}
+
 func TestWriteWithoutEngines(t *testing.T) {
 	for want, r := range map[string]*summary.Report{
 		"Nothing reports here: set summary: serving_summary in serving_metrics.\n": {},

@@ -113,9 +113,12 @@ func figures(e *summary.Engine) string {
 		}
 	}
 	add("occupied", f.Occupancy, percent)
-	if f.CapacityFit != nil {
+	switch {
+	case f.CapacityFit != nil:
 		add("capacity used", f.CapacityFit, percent)
-	} else {
+	case f.CapacityLower != nil && f.CapacityUpper != nil:
+		parts = append(parts, fmt.Sprintf("capacity used %.0f to %s", *f.CapacityLower*100, percent(*f.CapacityUpper)))
+	default:
 		add("capacity used at most", f.CapacityPeak, percent)
 	}
 	count := func(v float64) string { return fmt.Sprintf("%.1f", v) }

@@ -58,7 +58,13 @@ func (g *dial) draw() template.HTML {
 	var d drawing
 	d.open(g.id, "dial", `viewBox="0 0 220 128"`, g.title, desc)
 	d.f(`<path class="track" d="%s"/>`, arc(0, 1, dialRadius))
-	if !known(g.value) {
+	switch {
+	case known(g.value):
+	case known(g.lower) && known(g.upper):
+		g.bracket(&d)
+		d.f(`<text class="value long" x="%s" y="%s">%s</text>`, num(dialX), num(dialY-6), g.text)
+		return d.done()
+	default:
 		d.f(`<path class="nothing" d="%s"/>`, arc(0, 1, dialRadius))
 		d.f(`<text class="value none" x="%s" y="%s">?</text>`, num(dialX), num(dialY-6))
 		return d.done()
@@ -67,12 +73,7 @@ func (g *dial) draw() template.HTML {
 		d.f(`<path class="fill %s" d="%s"/>`, g.class, arc(0, *g.value, dialRadius))
 	}
 	if known(g.lower) && known(g.upper) {
-		d.f(`<path class="bracket" d="%s"/>`, arc(*g.lower, *g.upper, dialRadius+14))
-		for _, v := range []float64{*g.lower, *g.upper} {
-			x0, y0 := onDial(v, dialRadius+10)
-			x1, y1 := onDial(v, dialRadius+18)
-			d.f(`<path class="bracket" d="M%s %sL%s %s"/>`, num(x0), num(y0), num(x1), num(y1))
-		}
+		g.bracket(&d)
 	}
 	if known(g.mark) {
 		x0, y0 := onDial(*g.mark, dialRadius-13)
@@ -89,6 +90,16 @@ func (g *dial) draw() template.HTML {
 		d.f(`<text class="scale" x="%s" y="%s">%s</text>`, num(x), num(dialY+17), percent(v))
 	}
 	return d.done()
+}
+
+// bracket is an arc around the dial.
+func (g *dial) bracket(d *drawing) {
+	d.f(`<path class="bracket" d="%s"/>`, arc(*g.lower, *g.upper, dialRadius+14))
+	for _, v := range []float64{*g.lower, *g.upper} {
+		x0, y0 := onDial(v, dialRadius+10)
+		x1, y1 := onDial(v, dialRadius+18)
+		d.f(`<path class="bracket" d="M%s %sL%s %s"/>`, num(x0), num(y0), num(x1), num(y1))
+	}
 }
 
 // point is one engine on the map.

@@ -289,9 +289,9 @@ func newAxes(e *summary.Engine) *axesView {
 	g := dial{id: "dial-capacity", class: "capacity", title: "Capacity used", text: "not known"}
 	switch basis {
 	case "":
-		a.CapacityText = "Not known: it needs output token counts and engine::max_num_seqs."
+		a.CapacityText = "Not known: it needs output token counts and engine::max_num_seqs or engine::kv_cache_tokens."
 	case "fit":
-		g.value = &value
+		g.value, g.lower, g.upper = &value, f.CapacityLower, f.CapacityUpper
 		a.CapacityText = "of the output tokens per second that the engine gives when it is full"
 		if known(f.Capacity) {
 			a.CapacityText += " (" + withUnit(*f.Capacity, "{token}/s") + ")"
@@ -301,6 +301,9 @@ func newAxes(e *summary.Engine) *axesView {
 			a.CapacityText = "At least this much " + a.CapacityText + "; batches seen were too small to be sure"
 		}
 		a.CapacityText += "."
+	case "bracket":
+		g.text, g.lower, g.upper = percents(*f.CapacityLower, *f.CapacityUpper), f.CapacityLower, f.CapacityUpper
+		a.CapacityText = g.text + " of the output tokens per second that the engine gives when it is full. Larger batches tell it better, and so does engine::kv_cache_tokens where that is not set."
 	case "peak":
 		a.CapacityText = "Not known: at most " + percent(value) + ", which is the share of the highest rate seen so far. Larger batches tell more."
 		if !known(f.BatchUtilization) {
@@ -705,7 +708,7 @@ func keysOf(m map[string]int64) func(func(string) bool) {
 var formulas = map[string][]figure{
 	"axes": {
 		{Label: "Device busy", Formula: "time of forward passes / wall time, by the split ratio of the requests' forward times; the bracket is what their times allow"},
-		{Label: "Capacity used", Formula: "output tokens per second / those of a full batch of max_num_seqs: measured where requests waited all the time, else by the law of decoding with the prompts that belong to it; where neither is known, / the most seen so far"},
+		{Label: "Capacity used", Formula: "output tokens per second / those of a full engine: measured where requests waited all the time, else by the law of decoding with the prompts that belong to it at the batch that max_num_seqs and kv_cache_tokens allow; from-to where these leave more than a tenth open; where neither is known, / the most seen so far"},
 	},
 	"time": {
 		{Label: "Shares", Formula: "time in each state / wall time; every second is in exactly one, so they add up to 100 %"},

@@ -318,10 +318,14 @@ func orNaN(v *float64) float64 {
 	return *v
 }
 
-// capacityOf is the capacity used and its basis: fit where the step law is known, else peak. NaN: neither.
+// capacityOf is the capacity used and its basis: fit where it is known and still is, else the middle of its bracket, else peak. NaN: neither.
 func capacityOf(f *summary.Figures) (value float64, basis string) {
-	if known(f.CapacityFit) {
+	bracket := known(f.CapacityLower) && known(f.CapacityUpper)
+	if known(f.CapacityFit) && !(bracket && f.StepLaw != nil && !f.StepLaw.Extrapolates) {
 		return *f.CapacityFit, "fit"
+	}
+	if bracket {
+		return (*f.CapacityLower + *f.CapacityUpper) / 2, "bracket"
 	}
 	if known(f.CapacityPeak) {
 		return *f.CapacityPeak, "peak"
@@ -339,11 +343,22 @@ func capacityText(f *summary.Figures) (text, title string) {
 			return "≥" + nbsp + percent(value), "output tokens per second / those of a full batch; batches seen were too small to be sure"
 		}
 		return percent(value), "output tokens per second / those of a full engine"
+	case "bracket":
+		return percents(*f.CapacityLower, *f.CapacityUpper), "output tokens per second / those of a full engine, which are known no better"
 	case "peak":
 		return "≤" + nbsp + percent(value), "output tokens per second / the most seen so far; the engine may be able to do more"
 	default:
 		return absent, "no output token counts, or no decode seen"
 	}
+}
+
+// percents is from one share to another.
+func percents(lower, upper float64) string {
+	from, to := percent(lower), percent(upper)
+	if from == to {
+		return to
+	}
+	return strings.TrimSuffix(from, nbsp+"%") + "–" + to
 }
 
 func gainText(g *summary.Gain) string {

@@ -118,10 +118,13 @@ func TestEveryVerdict(t *testing.T) {
 
 func TestCapacityText(t *testing.T) {
 	for want, f := range map[string]summary.Figures{
-		"–":      {},
-		"50 %":   {CapacityFit: ptr(.5), CapacityPeak: ptr(.9), StepLaw: &summary.StepLaw{Extrapolates: true}},
-		"≥ 50 %": {CapacityFit: ptr(.5), StepLaw: &summary.StepLaw{}},
-		"≤ 90 %": {CapacityPeak: ptr(.9)},
+		"–":       {},
+		"50 %":    {CapacityFit: ptr(.5), CapacityPeak: ptr(.9), StepLaw: &summary.StepLaw{Extrapolates: true}},
+		"≥ 50 %":  {CapacityFit: ptr(.5), StepLaw: &summary.StepLaw{}},
+		"≤ 90 %":  {CapacityPeak: ptr(.9)},
+		"40–60 %": {CapacityLower: ptr(.4), CapacityUpper: ptr(.6), CapacityPeak: ptr(.9)},
+		"30–60 %": {CapacityFit: ptr(.5), CapacityLower: ptr(.3), CapacityUpper: ptr(.6), StepLaw: &summary.StepLaw{}},
+		"41 %":    {CapacityFit: ptr(.41), CapacityLower: ptr(.4), CapacityUpper: ptr(.45), StepLaw: &summary.StepLaw{Extrapolates: true}},
 	} {
 		text, _ := capacityText(&f)
 		assert.Equal(t, want, plain(text))
