@@ -112,18 +112,26 @@ func TestBrokenEstimates(t *testing.T) {
 			}
 		}
 	}
+	unset := func(f timeline.Figure, every int64) func(*enginesim.Config, *timeline.Window) {
+		return func(_ *enginesim.Config, w *timeline.Window) {
+			if w.Start.Unix()%every == 0 {
+				w.Unset(f)
+			}
+		}
+	}
 	single := func(cfg *enginesim.Config) bool { return !cfg.Pooled && cfg.Sampling == 1 }
 	const (
-		mae, meanMAE, bias    = "device utilisation, 10 s: mean absolute error <= 0.03", "averaged over the cells", "bias within"
-		bracket, verdict      = "the bracket holds", "waits for host"
-		stepBias              = "step duration, 10 s: bias"
-		running               = "running requests"
-		waiting, strictly     = "waiting requests, 10 s, where given: mean absolute error within 1 or 10 %", "where given: mean absolute error within 1"
-		step, complete, early = "step duration, 10 s: mean absolute", "completeness, 10 s", "closed too early"
-		given, silent         = "device utilisation given", "never given"
-		pooledFound, isSingle = "four engines under one key", "never taken for several"
-		known, withheld       = "flagged where it can be known", "withheld"
-		whole                 = "never taken for sampled"
+		mae, meanMAE, bias      = "device utilisation, 10 s: mean absolute error <= 0.03", "averaged over the cells", "bias within"
+		bracket, verdict        = "the bracket holds", "waits for host"
+		stepBias                = "step duration, 10 s: bias"
+		running                 = "running requests"
+		waiting, strictly       = "waiting requests, 10 s, where given: mean absolute error within 1 or 10 %", "where given: mean absolute error within 1"
+		step, complete, early   = "step duration, 10 s: mean absolute", "completeness, 10 s", "closed too early"
+		stepGiven, stepGivenAll = "step duration, 10 s: given in >= 85 %", "step duration, 10 s: given in >= 98 %"
+		given, silent           = "device utilisation given", "never given"
+		pooledFound, isSingle   = "four engines under one key", "never taken for several"
+		known, withheld         = "flagged where it can be known", "withheld"
+		whole                   = "never taken for sampled"
 	)
 	for _, c := range []struct {
 		name  string
@@ -147,6 +155,8 @@ func TestBrokenEstimates(t *testing.T) {
 		}, []string{running}},
 		{"waiting", add(timeline.WaitingMean, 2), []string{waiting, strictly}},
 		{"step", times(timeline.StepDuration, 1.1), []string{step, stepBias}},
+		{"step withheld in a fourth of the windows", unset(timeline.StepDuration, 40), []string{stepGiven, stepGivenAll}},
+		{"step withheld in a few windows", unset(timeline.StepDuration, 120), []string{stepGivenAll}},
 		{"completeness", times(timeline.Completeness, 0.8), []string{complete, early}},
 		{"withheld for no reason", func(_ *enginesim.Config, w *timeline.Window) {
 			if w.Start.Unix()%240 == 0 {

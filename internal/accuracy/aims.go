@@ -51,6 +51,8 @@ const (
 	maxCompleteness   = 0.05
 	minPooled         = 0.95
 	minGiven          = 0.99
+	minStepGiven      = 0.85 // in every cell
+	minStepGivenAll   = 0.98 // of all windows
 )
 
 func of(m mean, limit float64) (value, lim float64, ok bool) {
@@ -125,12 +127,45 @@ func (r *results) aims() []aim {
 			})
 		}
 	}
+	out = append(out, r.stepGivenAims()...)
 	out = append(out, r.bracketAim()...)
 	out = append(out, r.verdictAim()...)
 	out = append(out, r.silenceAim()...)
 	out = append(out, r.earlyAim()...)
 	out = append(out, r.pooledAims()...)
 	return append(out, r.sampledAims()...)
+}
+
+// stepGivenAims: a step is withheld where it is not known, and that is rare.
+func (r *results) stepGivenAims() []aim {
+	each := aim{name: "step duration, 10 s: given in >= 85 % of a cell's windows with 20 decode steps", unit: "cells"}
+	var all mean
+	least, at := 0.0, (*cell)(nil)
+	for k := range r.cells {
+		c := &r.cells[k]
+		g := c.scores[0].stepGiven
+		if g.n == 0 {
+			continue
+		}
+		each.all++
+		all.merge(g)
+		if v := g.value(); at == nil || v < least {
+			least, at = v, c
+		}
+		if g.value() < minStepGiven {
+			each.missed++
+			each.worst = append(each.worst, miss{c, g.value(), minStepGiven})
+		}
+	}
+	if at == nil {
+		return nil
+	}
+	each.figure = fmt.Sprintf("least %s (%s)", percent(at.scores[0].stepGiven), at.title())
+	each.met = each.missed == 0
+	return []aim{each, {
+		name: "step duration, 10 s: given in >= 98 % of all windows with 20 decode steps", unit: "cells",
+		figure: percent(all), met: all.value() >= minStepGivenAll,
+	}}
 }
 
 func (r *results) bracketAim() []aim {

@@ -65,7 +65,8 @@ type score struct {
 
 	running, runningTruth, waiting mean // error, truth, error; requests
 	waitingTruth, waitingGiven     mean // of the windows given; share of windows
-	step, stepBias                 mean // relative
+	step, stepBias                 mean // relative, of the windows given
+	stepGiven                      mean // share of the windows with steps enough
 	output                         mean // output tokens per second, relative
 	capacity                       mean // relative, where the guard admits a figure
 	admitted                       mean
@@ -95,7 +96,7 @@ func (s *score) merge(o *score) {
 func (s *score) means() []*mean {
 	return []*mean{
 		&s.given, &s.deviceAbs, &s.bias, &s.inside, &s.width, &s.verdict, &s.running, &s.runningTruth, &s.waiting, &s.waitingTruth, &s.waitingGiven,
-		&s.step, &s.stepBias, &s.output, &s.capacity, &s.admitted, &s.completeness,
+		&s.step, &s.stepBias, &s.stepGiven, &s.output, &s.capacity, &s.admitted, &s.completeness,
 	}
 }
 
@@ -243,7 +244,9 @@ func (s *score) compare(truth *enginesim.Truth, in *received, begin time.Time, c
 		s.waiting.add(math.Abs(v - waiting))
 	}
 	if step, n := decodeStep(truth.Steps(a, b)); n >= minSteps {
-		if v, ok := w.Get(timeline.StepDuration); ok {
+		v, ok := w.Get(timeline.StepDuration)
+		s.stepGiven.hit(ok)
+		if ok {
 			s.step.add(math.Abs(v/step - 1))
 			s.stepBias.add(v/step - 1)
 		}

@@ -153,10 +153,10 @@ func (r *results) total(engine string, length int) *score {
 // others are the figures besides the device's, by engine kind.
 func (r *results) others(b *strings.Builder) {
 	b.WriteString("### Requests, steps, capacity, completeness\n\n")
-	b.WriteString("Mean absolute errors over all cells, then the worst cell's. *given*: share of windows with a figure, the errors are theirs; *step*, *tokens* (output tokens per second), *capacity*: relative; *admitted*: share of windows in which the guard admits a capacity; *late*: requests that came too late for a window.\n\n")
+	b.WriteString("Mean absolute errors over all cells, then the worst cell's. *given*: share of windows with a figure, the errors are theirs; *step*, *tokens* (output tokens per second), *capacity*: relative; *step given*: share of the windows with 20 decode steps that have a step, *least*: in a cell; *admitted*: share of windows in which the guard admits a capacity; *late*: requests that came too late for a window.\n\n")
 	for i, length := range windowLengths {
 		fmt.Fprintf(b, "%s windows:\n\n", seconds(length))
-		head(b, "engine kind", "running: mean of truth", "error", "worst", "waiting: mean of truth", "given", "error", "worst", "step", "bias", "worst", "tokens", "worst", "capacity", "worst", "admitted", "completeness", "worst", "late", "windows")
+		head(b, "engine kind", "running: mean of truth", "error", "worst", "waiting: mean of truth", "given", "error", "worst", "step", "bias", "worst", "step given", "least", "tokens", "worst", "capacity", "worst", "admitted", "completeness", "worst", "late", "windows")
 		for _, cfg := range r.plan.engines {
 			all := r.total(cfg.Name, i)
 			worst := func(format string, of func(s *score) mean) string {
@@ -170,11 +170,18 @@ func (r *results) others(b *strings.Builder) {
 				}
 				return number(format, worst)
 			}
+			least := mean{}
+			for k := range r.cells {
+				if g := r.cells[k].scores[i].stepGiven; r.cells[k].engine == cfg.Name && g.n > 0 && (least.n == 0 || g.value() < least.value()) {
+					least = g
+				}
+			}
 			row(
 				b, cfg.Name,
 				number("%.1f", all.runningTruth), number("%.2f", all.running), worst("%.2f", func(s *score) mean { return s.running }),
 				number("%.1f", all.waitingTruth), percent(all.waitingGiven), number("%.2f", all.waiting), worst("%.2f", func(s *score) mean { return s.waiting }),
 				number("%.4f", all.step), number("%+.4f", all.stepBias), worst("%.4f", func(s *score) mean { return s.step }),
+				percent(all.stepGiven), percent(least),
 				number("%.4f", all.output), worst("%.4f", func(s *score) mean { return s.output }),
 				number("%.3f", all.capacity), worst("%.3f", func(s *score) mean { return s.capacity }), percent(all.admitted),
 				number("%.4f", all.completeness), worst("%.4f", func(s *score) mean { return s.completeness }),
@@ -185,7 +192,7 @@ func (r *results) others(b *strings.Builder) {
 	}
 
 	b.WriteString("By load, all engine kinds, 10 s:\n\n")
-	head(b, "load", "running: mean of truth", "error", "waiting: mean of truth", "given", "error", "step", "bias", "tokens", "capacity", "admitted", "completeness")
+	head(b, "load", "running: mean of truth", "error", "waiting: mean of truth", "given", "error", "step", "bias", "step given", "tokens", "capacity", "admitted", "completeness")
 	for _, load := range r.plan.loads {
 		var all score
 		for k := range r.cells {
@@ -194,7 +201,7 @@ func (r *results) others(b *strings.Builder) {
 			}
 		}
 		row(b, fmt.Sprintf("%.0f %%", 100*load), number("%.1f", all.runningTruth), number("%.2f", all.running), number("%.1f", all.waitingTruth), percent(all.waitingGiven), number("%.2f", all.waiting),
-			number("%.4f", all.step), number("%+.4f", all.stepBias), number("%.4f", all.output), number("%.3f", all.capacity), percent(all.admitted), number("%.4f", all.completeness))
+			number("%.4f", all.step), number("%+.4f", all.stepBias), percent(all.stepGiven), number("%.4f", all.output), number("%.3f", all.capacity), percent(all.admitted), number("%.4f", all.completeness))
 	}
 
 	b.WriteString("\nWindows closed too early on purpose (chat/poisson): completeness said, and its error over a run.\n\n")

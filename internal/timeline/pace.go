@@ -439,7 +439,7 @@ func (p *pace) correct(sweeps int, deficits bool) {
 	cum, say, off := p.cum, zeros(p.say, n+1), zeros(p.off, n+1)
 	p.say, p.off = say, off
 	limit := max(p.spread, paceSlack)
-	var left, noise, more, nMore, all, lost float64
+	var left, noise, all, lost float64
 	for i := range rows {
 		x := &rows[i]
 		a, inA := split(x.from, n)
@@ -448,11 +448,7 @@ func (p *pace) correct(sweeps int, deficits bool) {
 		u := float64(x.u)
 		w := u / ((paceNear + u) * (paceNear + u))
 		all += w
-		switch {
-		case miss > 0:
-			more += miss
-			nMore++
-		case deficits && -miss > limit:
+		if deficits && -miss > limit {
 			y := limit / miss
 			lost += w * (1 - y*y)
 			w *= y * y
@@ -469,9 +465,6 @@ func (p *pace) correct(sweeps int, deficits bool) {
 		off[a+1] += e * inA
 		off[b] -= e * (1 - inB)
 		off[b+1] -= e * inB
-	}
-	if nMore > 0 {
-		p.spread = more / nMore
 	}
 	if lost > paceLost*all {
 		sweeps += paceMore
@@ -653,7 +646,7 @@ const levelBelow = 5
 // were: tokens are made when steps are, not evenly over a request's life.
 func (p *pace) tokensMade(t *Timeline, w0, w1 int64) float64 {
 	n := 0.0
-	more, less, nMore, nLess := 0.0, 0.0, 0.0, 0.0
+	more, less, nMore, nLess, beyond := 0.0, 0.0, 0.0, 0.0, 3*max(p.spread, paceSlack)
 	p.doubt = 0
 	for _, i := range p.short {
 		r := &t.main[i]
@@ -680,13 +673,14 @@ func (p *pace) tokensMade(t *Timeline, w0, w1 int64) float64 {
 				more += miss
 				nMore++
 			default:
-				less -= miss
+				less += min(-miss, beyond) // they lack what they lack
 				nLess++
 			}
 		}
 	}
 	if rows := nMore + nLess; rows > 0 {
-		p.doubt = more/max(nMore, 1) + (more+less)/rows
+		p.spread = more / max(nMore, 1)
+		p.doubt = p.spread + (more+less)/rows
 	}
 	return n
 }
@@ -726,7 +720,7 @@ const maxDoubt = 0.03
 
 const (
 	// doubtPerStep is the error of a window's steps for each step that its requests are off by: found by simulation.
-	doubtPerStep = 0.5
+	doubtPerStep = 0.8
 	// mostlyRead is the time of prompts over that left for decoding from which on a prompt more or less, of a request not seen, shows in the step, and
 	// unusualStep by how much it then is off those of windows with as many requests. So many windows in a row, an engine has
 	// changed.
