@@ -162,9 +162,9 @@ func TestDoubtful(t *testing.T) {
 	p = begin(false)
 	assert.False(t, ask(0.056, 8), "prompts are part of the steps")
 
-	p.doubt = 1
+	p.doubt = 0.7
 	assert.False(t, ask(0.05, 0))
-	p.doubt = 1.3
+	p.doubt = 0.8
 	assert.True(t, ask(0.05, 0), "more than 3 %% of 20 steps")
 }
 
