@@ -182,3 +182,12 @@ func TestStepLawNear(t *testing.T) {
 	_, ok = l.near(0)
 	assert.False(t, ok)
 }
+
+// The rate of arrivals is taken from minutes, however short the bins of the pace are.
+func TestArrivalsRemembered(t *testing.T) {
+	for _, win := range []time.Duration{10 * time.Second, time.Minute} {
+		var q arrivals
+		q.add(simEpoch.UnixNano(), 1, int64(win))
+		assert.GreaterOrEqual(t, time.Duration(q.bin*arrivalBins), 20*time.Minute)
+	}
+}
