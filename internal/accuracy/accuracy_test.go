@@ -112,9 +112,9 @@ func TestBrokenEstimates(t *testing.T) {
 			}
 		}
 	}
-	drop := func(f timeline.Figure) func(*enginesim.Config, *timeline.Window) {
+	unset := func(f timeline.Figure, every int64) func(*enginesim.Config, *timeline.Window) {
 		return func(_ *enginesim.Config, w *timeline.Window) {
-			if w.Start.Unix()%40 == 0 {
+			if w.Start.Unix()%every == 0 {
 				w.Unset(f)
 			}
 		}
@@ -128,6 +128,7 @@ func TestBrokenEstimates(t *testing.T) {
 		runs, runsIn          = "running requests, 10 s: given", "running requests, 10 s: the bracket"
 		waits, waitsIn        = "waiting requests, 10 s: both ends", "waiting requests, 10 s: the bracket"
 		step, complete, early = "step duration, 10 s: mean absolute", "completeness, 10 s", "closed too early"
+		stepGiven             = "step duration, 10 s: given"
 		given, silent         = "device utilisation given", "never given"
 		pooledFound, isSingle = "four engines under one key", "never taken for several"
 		known, withheld       = "flagged where it can be known", "withheld"
@@ -154,17 +155,19 @@ func TestBrokenEstimates(t *testing.T) {
 			}
 		}, []string{running}},
 		{"waiting", add(timeline.WaitingMean, 2), []string{waiting}},
-		{"no running requests", drop(timeline.RunningMean), []string{runs}},
+		{"no running requests", unset(timeline.RunningMean, 40), []string{runs}},
 		{"running requests' lower end", func(cfg *enginesim.Config, w *timeline.Window) {
 			if single(cfg) {
 				add(timeline.RunningLower, 30)(cfg, w)
 			}
 		}, []string{runsIn}},
 		{"running requests' upper end", times(timeline.RunningUpper, 0.5), []string{runsIn}},
-		{"no upper end of waiting requests", drop(timeline.WaitingUpper), []string{waits}},
-		{"no lower end of waiting requests", drop(timeline.WaitingLower), []string{waitsIn}},
+		{"no upper end of waiting requests", unset(timeline.WaitingUpper, 40), []string{waits}},
+		{"no lower end of waiting requests", unset(timeline.WaitingLower, 40), []string{waitsIn}},
 		{"waiting requests' upper end", add(timeline.WaitingUpper, -3), []string{waitsIn}},
 		{"step", times(timeline.StepDuration, 1.1), []string{step, stepBias}},
+		{"step withheld in a fourth of the windows", unset(timeline.StepDuration, 40), []string{stepGiven}},
+		{"step withheld in a few windows", unset(timeline.StepDuration, 120), []string{stepGiven}},
 		{"completeness", times(timeline.Completeness, 0.8), []string{complete, early}},
 		{"withheld for no reason", func(_ *enginesim.Config, w *timeline.Window) {
 			if w.Start.Unix()%240 == 0 {

@@ -72,7 +72,8 @@ type score struct {
 	waiting, waitingTruth, waitingGiven mean // the same
 	runningInside, waitingInside        mean // the truth in the bracket, as far as there is one
 	waitingBounded, waitingMiddle       mean // share of windows with both ends; relative error of the middle
-	step, stepBias                      mean // relative
+	step, stepBias                      mean // relative, of the windows given
+	stepGiven                           mean // share of the windows with steps enough
 	output                              mean // output tokens per second, relative
 	capacity                            mean // relative, where the guard admits a figure
 	admitted                            mean
@@ -105,7 +106,7 @@ func (s *score) means() []*mean {
 	return []*mean{
 		&s.given, &s.deviceAbs, &s.bias, &s.inside, &s.width, &s.verdict, &s.running, &s.runningTruth, &s.runningGiven, &s.waiting, &s.waitingTruth, &s.waitingGiven,
 		&s.runningInside, &s.waitingInside, &s.waitingBounded, &s.waitingMiddle,
-		&s.step, &s.stepBias, &s.output, &s.capacity, &s.admitted, &s.completeness, &s.capacityGiven, &s.capacityInside, &s.capacityWidth,
+		&s.step, &s.stepBias, &s.stepGiven, &s.output, &s.capacity, &s.admitted, &s.completeness, &s.capacityGiven, &s.capacityInside, &s.capacityWidth,
 	}
 }
 
@@ -261,7 +262,9 @@ func (s *score) compare(truth *enginesim.Truth, in *received, begin time.Time, c
 		s.waitingMiddle.add(math.Abs(v/waiting - 1))
 	}
 	if step, n := decodeStep(truth.Steps(a, b)); n >= minSteps {
-		if v, ok := w.Get(timeline.StepDuration); ok {
+		v, ok := w.Get(timeline.StepDuration)
+		s.stepGiven.hit(ok)
+		if ok {
 			s.step.add(math.Abs(v/step - 1))
 			s.stepBias.add(v/step - 1)
 		}

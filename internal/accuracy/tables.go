@@ -153,10 +153,10 @@ func (r *results) total(engine string, length int) *score {
 // others are the figures besides the device's, by engine kind.
 func (r *results) others(b *strings.Builder) {
 	b.WriteString("### Requests, steps, capacity, completeness\n\n")
-	b.WriteString("Mean absolute errors over all cells, then the worst cell's. *given*: share of windows with a figure, the errors are theirs; *bracket*: share of windows with both ends; *in*: share of windows whose bracket holds the truth, to one request (running: and 1 %); *middle*: relative error of the middle of the bracket where 20 or more wait; *step*, *tokens* (output tokens per second), *capacity*: relative; *admitted*: share of windows in which the guard admits a capacity; *late*: requests that came too late for a window.\n\n")
+	b.WriteString("Mean absolute errors over all cells, then the worst cell's. *given*: share of windows with a figure, the errors are theirs; *bracket*: share of windows with both ends; *in*: share of windows whose bracket holds the truth, to one request (running: and 1 %); *middle*: relative error of the middle of the bracket where 20 or more wait; *step given*: share of the windows with 20 decode steps that have a step, *least*: in a cell; *step*, *tokens* (output tokens per second), *capacity*: relative; *admitted*: share of windows in which the guard admits a capacity; *late*: requests that came too late for a window.\n\n")
 	for i, length := range windowLengths {
 		fmt.Fprintf(b, "%s windows:\n\n", seconds(length))
-		head(b, "engine kind", "running: mean of truth", "given", "error", "worst", "in", "waiting: mean of truth", "given", "error", "worst", "in", "middle", "step", "bias", "worst", "tokens", "worst", "capacity", "worst", "admitted", "completeness", "worst", "late", "windows")
+		head(b, "engine kind", "running: mean of truth", "given", "error", "worst", "in", "waiting: mean of truth", "given", "error", "worst", "in", "middle", "step", "bias", "worst", "step given", "least", "tokens", "worst", "capacity", "worst", "admitted", "completeness", "worst", "late", "windows")
 		for _, cfg := range r.plan.engines {
 			all := r.total(cfg.Name, i)
 			worst := func(format string, of func(s *score) mean) string {
@@ -170,11 +170,18 @@ func (r *results) others(b *strings.Builder) {
 				}
 				return number(format, worst)
 			}
+			least := mean{}
+			for k := range r.cells {
+				if g := r.cells[k].scores[i].stepGiven; r.cells[k].engine == cfg.Name && g.n > 0 && (least.n == 0 || g.value() < least.value()) {
+					least = g
+				}
+			}
 			row(
 				b, cfg.Name,
 				number("%.1f", all.runningTruth), percent(all.runningGiven), number("%.2f", all.running), worst("%.2f", func(s *score) mean { return s.running }), percent(all.runningInside),
 				number("%.1f", all.waitingTruth), percent(all.waitingGiven), number("%.2f", all.waiting), worst("%.2f", func(s *score) mean { return s.waiting }), percent(all.waitingInside), number("%.3f", all.waitingMiddle),
 				number("%.4f", all.step), number("%+.4f", all.stepBias), worst("%.4f", func(s *score) mean { return s.step }),
+				percent(all.stepGiven), percent(least),
 				number("%.4f", all.output), worst("%.4f", func(s *score) mean { return s.output }),
 				number("%.3f", all.capacity), worst("%.3f", func(s *score) mean { return s.capacity }), percent(all.admitted),
 				number("%.4f", all.completeness), worst("%.4f", func(s *score) mean { return s.completeness }),
@@ -185,7 +192,7 @@ func (r *results) others(b *strings.Builder) {
 	}
 
 	b.WriteString("By load, all engine kinds, 10 s:\n\n")
-	head(b, "load", "running: mean of truth", "given", "error", "in", "waiting: mean of truth", "given", "error", "bracket", "in", "middle", "step", "bias", "tokens", "capacity", "admitted", "completeness")
+	head(b, "load", "running: mean of truth", "given", "error", "in", "waiting: mean of truth", "given", "error", "bracket", "in", "middle", "step", "bias", "step given", "tokens", "capacity", "admitted", "completeness")
 	for _, load := range r.plan.loads {
 		var all score
 		for k := range r.cells {
@@ -195,7 +202,7 @@ func (r *results) others(b *strings.Builder) {
 		}
 		row(b, fmt.Sprintf("%.0f %%", 100*load), number("%.1f", all.runningTruth), percent(all.runningGiven), number("%.2f", all.running), percent(all.runningInside),
 			number("%.1f", all.waitingTruth), percent(all.waitingGiven), number("%.2f", all.waiting), percent(all.waitingBounded), percent(all.waitingInside), number("%.3f", all.waitingMiddle),
-			number("%.4f", all.step), number("%+.4f", all.stepBias), number("%.4f", all.output), number("%.3f", all.capacity), percent(all.admitted), number("%.4f", all.completeness))
+			number("%.4f", all.step), number("%+.4f", all.stepBias), percent(all.stepGiven), number("%.4f", all.output), number("%.3f", all.capacity), percent(all.admitted), number("%.4f", all.completeness))
 	}
 
 	r.capacities(b)

@@ -185,7 +185,7 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 	var bins [historyPerWindow]float64
 	s.shares.end(&bins)
 	t.batches.add(w0, w1, &bins)
-	t.pace.weigh(&t.batches, w1)
+	t.pace.weigh(&t.batches, &t.mask, w1)
 	for _, x := range s.ran {
 		r := &t.main[x.i]
 		blocked := dev.add(r, x.i, x.locality*s.shares.of(max(r.rs, w0)-w0, min(r.re, w1)-w0), r.re < w1)
@@ -281,8 +281,10 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 	withheld := w.Flags&(MixedEngines|Sampled|Thinned) != 0 || complete < minCompleteness ||
 		w.Flags.Has(RoundedTimestamps) && est.mode == ModeMasked
 	forward := est.step - est.gap // of a decode step
+	steps := 0.0
 	if t.pace.solve(t, w0, w1, &est) {
-		step, steps, ok := t.pace.step(t, w0, w1, s.decoding)
+		step, n, ok := t.pace.step(t, w0, w1, s.decoding)
+		steps = n
 		if ok {
 			t.pace.observe(w0, w1, step, steps, running/float64(max(occupied, 1)))
 		}
@@ -296,6 +298,7 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 		}
 	}
 	outTokens += t.pace.tokensMade(t, w0, w1)
+	doubtful := est.wall > 0 && t.pace.doubtful(w0, w1, est.wall, steps, est.prefillWall)
 	for k := range dev.ended {
 		x := &dev.ended[k]
 		if u := x.q - x.others*est.between; x.batch > 0 && u > 0 {
@@ -311,7 +314,7 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 		t.pace.prefill += est.prefillWall
 		t.pace.made += w.Value(OutputThroughput) * length / sec
 	}
-	if est.wall > 0 {
+	if est.wall > 0 && !doubtful {
 		switch {
 		case est.step > 0 && !withheld:
 			w.Set(StepDuration, est.step)
@@ -354,7 +357,7 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 		if occ > 0 {
 			w.Set(DeviceWaitRatio, min(max(1-est.busy/occ, 0), 1))
 		}
-		if est.step > 0 {
+		if est.step > 0 && !doubtful {
 			w.Set(HostGap, est.gap)
 		}
 	}

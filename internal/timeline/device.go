@@ -26,6 +26,7 @@ type vote struct {
 	budget     float64 // rest where it may be negative
 	budgeted   bool
 	batch      float64 // mean running requests of its life; 0: unknown
+	crowd      float64 // the same of the prefill steps of others
 }
 
 // ended is one request that ended in the window: its place, the mean batch of its decode steps (0: unknown), its decode time
@@ -183,6 +184,12 @@ func (d *device) add(r *record, i int32, w float64, over bool) float64 {
 			d.ended[k].q, d.ended[k].others = q, v.others
 		} else {
 			v.batch = d.batchOf(r)
+		}
+		v.crowd = v.batch
+		if v.others > 0 {
+			if b, ok := d.pace.prefillBatch(first, r.re); ok {
+				v.crowd = b
+			}
 		}
 		d.votes = append(d.votes, v)
 		if n := float64(r.out); r.has(hasSteps) && n > 1 {
@@ -432,7 +439,7 @@ func (d *device) castVotes(masked, mixed, part, swallowed, length float64) {
 		d.maskPart.add(1, v.n, v.n*v.batch, v.p-v.f, steep(v.p-v.f, 0.001))
 		if v.sched >= 0 {
 			n := v.n + v.others + 1
-			d.passLaw.add(n, n*v.batch, 0, v.sched, weight(v.sched, 0.0001))
+			d.passLaw.add(n, (v.n+1)*v.batch+v.others*v.crowd, 0, v.sched, weight(v.sched, 0.0001))
 		}
 		if v.n > 0 && v.budgeted {
 			// Of the time without any prefill window each run of them has swallowed the begin of a decode step.
@@ -441,7 +448,7 @@ func (d *device) castVotes(masked, mixed, part, swallowed, length float64) {
 			d.loops += v.n + 1 + runs
 		}
 		if v.n > 0 && v.rest >= 0 {
-			d.after.add(v.n+v.others+1, v.n*v.batch, v.others*v.batch, v.rest, weight(v.rest, 0.0005))
+			d.after.add(v.n+v.others+1, v.n*v.batch, v.others*v.crowd, v.rest, weight(v.rest, 0.0005))
 			d.afterN++
 		}
 		if v.n > 0 {

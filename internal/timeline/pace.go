@@ -8,8 +8,9 @@ package timeline
 // A request of n + 1 tokens proves that the engine made n decode steps between its first and its
 // last token. With r the steps per second of decoding time u, the integral of r over the request's
 // decoding is n; many requests that begin and end at different moments leave r little freedom. It is
-// found bin by bin by simultaneous iterative reconstruction (SIRT: Gilbert, J. Theor. Biol. 36, 1972),
-// starting from what the window before came to.
+// found bin by bin as the least squares of simultaneous iterative reconstruction (SIRT: Gilbert, J. Theor.
+// Biol. 36, 1972), by a few conjugate gradients (Hestenes and Stiefel, J. Res. NBS 49, 1952), each of which goes as
+// far as several of SIRT's sweeps, starting from what the window before came to.
 //
 // Time spent on prompts is not decoding time. With prompts in steps of their own it is known from
 // the requests' prefill windows. With prompts in the steps that decode it is the tokens of the
@@ -21,23 +22,36 @@ import (
 )
 
 const (
-	paceBin       = 1250 * 1000_000 // ns, about: a whole part of a window
-	pacePerWindow = 128             // bins at most
-	paceLen       = 512             // bins kept
-	paceBack      = 96              // bins before the window that take part
-	paceAhead     = 30 * sec        // what starts so long after the window takes part
-	paceSweeps    = 3
-	// paceNear is the decoding time, s, beyond which a request's word on any one moment weighs less.
+	paceBin       = 500 * 1000_000 // ns, about: a whole part of a window
+	pacePerWindow = 128            // bins at most
+	paceLen       = 1024           // bins kept
+	paceBack      = 240            // bins before the window that take part
+	paceAhead     = 30 * sec       // what starts so long after the window takes part
+	// paceSweeps are the corrections of the pace, and pacePerSweep the bins of a window that take one more: fewer windows come back
+	// to each.
+	paceSweeps, pacePerSweep = 3, 20
+	// paceNear is the decoding time, s, beyond which a request's word on any one moment weighs less, and below which it is
+	// rough: where in a step it begins matters.
 	paceNear = 1
+	// paceNoise is what the requests' steps are off by, root mean square, where nothing is left to be corrected.
+	paceNoise = 0.05
+	// paceDamp keeps the pace near to what it was where the requests hardly tell: the prior's weight over theirs.
+	paceDamp = 0.01
+	// paceLeast is the slowest pace, steps/s, and leastTime the share of a bin that is at least decoding time. Both are there to divide by.
+	paceLeast, leastTime = 1, 0.002
+	// A request can have made fewer steps than the engine, if it was preempted, but not more. Where it lacks more than
+	// paceSlack steps, and more than others are off by in the other direction, it has little say; where that takes more than
+	// paceLost of all say away, paceMore sweeps are made.
+	paceSlack, paceLost, paceMore = 3, 0.05, 9
 	// finePerBin divides a bin for the tokens of prompts.
-	finePerBin = 16
+	finePerBin = 8
 	fineLen    = paceLen * finePerBin
 )
 
 type pace struct {
 	bin         int64 // ns
 	first, next int64 // numbers of the oldest bin with a pace, and of the one after the newest
-	rate        [paceLen]float64
+	rate        [paceLen]float32
 
 	tokens   []float32 // of prompts, by fine bins; nil where nobody asked
 	fineNext int64
@@ -51,6 +65,8 @@ type pace struct {
 	prefill   float64    // s in prefill steps
 	made      float64    // output tokens meanwhile
 	share     float64    // of the last window's time that went into prompts
+	spread    float64    // steps that requests made more than they seemed to have, mean of those that did
+	unusual   int        // windows in a row whose step contradicts the law
 
 	// Of the last window solved.
 	masked  bool
@@ -58,6 +74,7 @@ type pace struct {
 	perBin  float64 // 1 / bin, and of a fine bin
 	perFine float64
 	u       []float64 // decoding time of each bin, s
+	doubt   float64   // steps by which the window's may be off, by what its requests are
 
 	from int64 // bin; of the last window weighed
 	*paceScratch
@@ -73,16 +90,20 @@ type paceScratch struct {
 	cum        []float64 // steps at the start of each bin
 	uneven     []float64 // by which a bin's mean pace is higher than its requests'; empty where it is not worth a look
 	crowd      []float64 // decoding requests in each fine bin
-	num, den   []float64
+	off, say   []float64 // what requests are off by, brought back to the bins, and the say that they have in each
+	along      []float64 // the direction in which the pace is corrected
+	back       []float64 // what that changes of off
 	rows       []paceRow
 	short      []int32   // requests that made all their tokens at about the same moment
 	sumS, sumB []float64 // of weigh
+	sumK, sumP []float64 // the same of prefill steps: how many, and the requests in them
 }
 
 // paceRow is one request: where its first and its last token are, in bins from lo, its decode steps, its decoding
-// time and its place among the requests.
+// time, its say on each of its moments and its place among the requests.
 type paceRow struct {
 	from, to, n, u float32
+	say            float32
 	i              int32
 }
 
@@ -212,7 +233,7 @@ func (p *pace) lay(t *Timeline, w0, w1 int64, e *estimate) bool {
 	n := int(p.hi - p.lo)
 
 	p.cumTokens = p.cumTokens[:0]
-	least := 0.02 * float64(p.bin) / sec
+	least := leastTime * float64(p.bin) / sec
 	u, cum := slices.Grow(p.u[:0], n), append(slices.Grow(p.cum[:0], n+1), 0)
 	switch {
 	case p.masked:
@@ -271,8 +292,8 @@ const (
 	// promptBound is the share of the time that prompts take of the bins around one, smoothBins on either side, from which on their
 	// tokens are smoothed, by smoothFine fine bins on either side.
 	promptBound = 0.65
-	smoothBins  = 2
-	smoothFine  = finePerBin / 2
+	smoothBins  = 6
+	smoothFine  = 10
 )
 
 // smooth evens out the tokens of prompts where these take most of the time. What is left for decoding is a small
@@ -381,7 +402,7 @@ func (p *pace) solve(t *Timeline, w0, w1 int64, e *estimate) bool {
 		return false
 	}
 	n := len(p.u)
-	rate := func(i int) *float64 { return &p.rate[(p.lo+int64(i))%paceLen] }
+	rate := func(i int) *float32 { return &p.rate[(p.lo+int64(i))%paceLen] }
 
 	// Where nothing is known yet the pace goes on as it was.
 	if p.next <= p.lo || p.next > p.hi+paceLen {
@@ -391,7 +412,7 @@ func (p *pace) solve(t *Timeline, w0, w1 int64, e *estimate) bool {
 			time += float64(p.rows[i].u)
 		}
 		p.first, p.next = p.lo, p.lo+1
-		*rate(0) = steps / time
+		*rate(0) = float32(steps / time)
 	}
 	for ; p.first > p.lo; p.first-- {
 		p.rate[(p.first-1)%paceLen] = p.rate[p.first%paceLen]
@@ -401,60 +422,124 @@ func (p *pace) solve(t *Timeline, w0, w1 int64, e *estimate) bool {
 	}
 	p.first = max(p.first, p.next-paceLen)
 
-	// Where the requests are and what they weigh is the same in every sweep; what they are off by is not.
-	rows, weight := p.rows, zeros(p.den, n+1)
-	p.den = weight
-	for i := range rows {
-		x := &rows[i]
-		a, inA := split(x.from, n)
-		b, inB := split(x.to, n)
-		w := 1 / (paceNear + float64(x.u))
-		weight[a] += w * (1 - inA)
-		weight[a+1] += w * inA
-		weight[b] -= w * (1 - inB)
-		weight[b+1] -= w * inB
-	}
-	for range paceSweeps + int((w1-w0)/p.bin)/pacePerSweep {
-		p.sum()
-		p.num = zeros(p.num, n+1)
-		off, cum := p.num, p.cum
-		for i := range rows {
-			x := &rows[i]
-			a, inA := split(x.from, n)
-			b, inB := split(x.to, n)
-			w := 1 / (paceNear + float64(x.u))
-			steps := cum[b] + inB*(cum[b+1]-cum[b]) - (cum[a] + inA*(cum[a+1]-cum[a]))
-			e := (float64(x.n) - steps) / float64(x.u) * w
-			off[a] += e * (1 - inA)
-			off[a+1] += e * inA
-			off[b] -= e * (1 - inB)
-			off[b+1] -= e * inB
-		}
-		num, den := 0.0, 0.0
-		for i := range n {
-			num += p.num[i]
-			den += p.den[i]
-			if den > 1e-9 {
-				r := rate(i)
-				*r = max(*r+num/den, 0.1**r)
-			}
+	p.correct(paceSweeps+int((w1-w0)/p.bin)/pacePerSweep, !masked)
+	for i := range n {
+		if r := rate(i); *r < paceLeast {
+			*r = paceLeast
 		}
 	}
 	p.sum()
 	return true
 }
 
+// correct brings the pace nearer to what the requests say, in so many sweeps. With deficits, requests may have made fewer steps than the engine.
+func (p *pace) correct(sweeps int, deficits bool) {
+	n, rows := len(p.u), p.rows
+	p.sum()
+	cum, say, off := p.cum, zeros(p.say, n+1), zeros(p.off, n+1)
+	p.say, p.off = say, off
+	limit := max(p.spread, paceSlack)
+	var left, noise, all, lost float64
+	for i := range rows {
+		x := &rows[i]
+		a, inA := split(x.from, n)
+		b, inB := split(x.to, n)
+		miss := float64(x.n) - (cum[b] + inB*(cum[b+1]-cum[b]) - (cum[a] + inA*(cum[a+1]-cum[a])))
+		u := float64(x.u)
+		w := u / ((paceNear + u) * (paceNear + u))
+		all += w
+		if deficits && -miss > limit {
+			y := limit / miss
+			lost += w * (1 - y*y)
+			w *= y * y
+		}
+		x.say = float32(w)
+		say[a] += w * (1 - inA)
+		say[a+1] += w * inA
+		say[b] -= w * (1 - inB)
+		say[b+1] -= w * inB
+		e := miss / u * w
+		left += miss * e
+		noise += paceNoise * paceNoise / u * w
+		off[a] += e * (1 - inA)
+		off[a+1] += e * inA
+		off[b] -= e * (1 - inB)
+		off[b+1] -= e * inB
+	}
+	if lost > paceLost*all {
+		sweeps += paceMore
+	}
+	for i := 1; i <= n; i++ {
+		say[i] += say[i-1]
+		off[i] += off[i-1]
+	}
+	const none = 1e-9 // of say: a bin without requests
+	p.along, p.back = zeros(p.along, n), zeros(p.back, n+1)
+	along, back, size := p.along, p.back, 0.0
+	for range sweeps {
+		last := size
+		size = 0
+		for i := range n {
+			if say[i] > none {
+				size += p.u[i] * off[i] * off[i] / say[i]
+			}
+		}
+		if !(left > noise) || !(size > 0) {
+			break
+		}
+		keep := 0.0
+		if last > 0 {
+			keep = size / last
+		}
+		c, curve := 0.0, 0.0
+		cum = append(cum[:0], 0)
+		for i := range n {
+			d := keep * along[i]
+			if say[i] > none {
+				d += off[i] / say[i]
+				curve += paceDamp * p.u[i] * say[i] * d * d
+			}
+			along[i] = d
+			c += d * p.u[i]
+			cum = append(cum, c)
+		}
+		clear(back)
+		for i := range rows {
+			x := &rows[i]
+			a, inA := split(x.from, n)
+			b, inB := split(x.to, n)
+			steps := cum[b] + inB*(cum[b+1]-cum[b]) - (cum[a] + inA*(cum[a+1]-cum[a]))
+			e := steps / float64(x.u) * float64(x.say)
+			curve += steps * e
+			back[a] += e * (1 - inA)
+			back[a+1] += e * inA
+			back[b] -= e * (1 - inB)
+			back[b+1] -= e * inB
+		}
+		if !(curve > 0) {
+			break
+		}
+		far := size / curve
+		left -= far * size
+		c = 0
+		for i := range n {
+			c += back[i]
+			off[i] -= far * (c + paceDamp*say[i]*along[i])
+			r := &p.rate[uint64(p.lo+int64(i))%paceLen] //nolint:gosec // not negative
+			*r += float32(far * along[i])
+		}
+	}
+	p.cum = cum
+}
+
 // minPaceSteps is the decode steps of a window below which nothing is said about their mean.
 const minPaceSteps = 3
-
-// pacePerSweep is the bins of a window that take a sweep more: fewer windows come back to each.
-const pacePerSweep = 8
 
 // sum makes cum the steps.
 func (p *pace) sum() {
 	cum, c := append(p.cum[:0], 0), 0.0
 	for i, u := range p.u {
-		c += u * p.rate[uint64(p.lo+int64(i))%paceLen] //nolint:gosec // not negative
+		c += u * float64(p.rate[uint64(p.lo+int64(i))%paceLen]) //nolint:gosec // not negative
 		cum = append(cum, c)
 	}
 	p.cum = cum
@@ -476,7 +561,7 @@ func (p *pace) step(t *Timeline, w0, w1 int64, decoding []span) (step, steps flo
 			} else {
 				time += float64(e-a) / sec // prompts are part of the steps
 			}
-			r := p.rate[b%paceLen]
+			r := float64(p.rate[b%paceLen])
 			if i := b - w0/p.bin; len(p.uneven) > 0 {
 				r *= p.uneven[i]
 			}
@@ -555,12 +640,14 @@ func (p *pace) level(t *Timeline, w0, w1 int64) {
 }
 
 // levelBelow is the mean decoding time of requests, in bins, below which bins are levelled.
-const levelBelow = 2
+const levelBelow = 5
 
 // tokensMade is the output tokens of the window just solved, of the requests that say how many steps there
 // were: tokens are made when steps are, not evenly over a request's life.
 func (p *pace) tokensMade(t *Timeline, w0, w1 int64) float64 {
 	n := 0.0
+	more, less, nMore, nLess, beyond := 0.0, 0.0, 0.0, 0.0, 3*max(p.spread, paceSlack)
+	p.doubt = 0
 	for _, i := range p.short {
 		r := &t.main[i]
 		n += r.weight() * tokenRate(float64(r.out), r.first(), r.re, w0, w1)
@@ -581,7 +668,19 @@ func (p *pace) tokensMade(t *Timeline, w0, w1 int64) float64 {
 		from, to := p.before(x.from), p.before(x.to)
 		if lo, hi := max(from, a), min(to, b); hi > lo {
 			n += r.weight() * float64(x.n) * (hi - lo) / (to - from)
+			switch miss := float64(x.n) - (to - from); {
+			case miss > 0:
+				more += miss
+				nMore++
+			default:
+				less += min(-miss, beyond) // they lack what they lack
+				nLess++
+			}
 		}
+	}
+	if rows := nMore + nLess; rows > 0 {
+		p.spread = more / max(nMore, 1)
+		p.doubt = p.spread + (more+less)/rows
 	}
 	return n
 }
@@ -617,6 +716,47 @@ func (p *pace) observe(w0, w1 int64, step, steps, batch float64) {
 	p.law().add(batch, step, tokens)
 }
 
+// maxDoubt is the relative error to be expected of a window's step beyond which it is not given.
+const maxDoubt = 0.03
+
+const (
+	// doubtPerStep is the error of a window's steps for each step that its requests are off by: found by simulation.
+	doubtPerStep = 0.8
+	// mostlyRead is the time of prompts over that left for decoding from which on a prompt more or less, of a request not seen, shows in the step, and
+	// unusualStep by how much it then is off those of windows with as many requests. So many windows in a row, an engine has
+	// changed.
+	mostlyRead, unusualStep, unusualWindows = 3, 0.04, 6
+)
+
+// doubtful reports whether the step of the window just solved is to be expected to be off by more than maxDoubt: its requests
+// contradict each other, or it is what prompts have left of the time and contradicts what is known. prompts is their time, s.
+func (p *pace) doubtful(w0, w1 int64, step, steps, prompts float64) bool {
+	if doubtPerStep*p.doubt > maxDoubt*steps {
+		return true
+	}
+	if !p.masked || prompts < mostlyRead*step*steps {
+		return false
+	}
+	batch, known := p.batch(w0, w1)
+	usual, seen := p.law().near(batch)
+	if !known || !seen || math.Abs(step-usual) <= unusualStep*usual {
+		p.unusual = 0
+		return false
+	}
+	p.unusual++
+	return p.unusual <= unusualWindows
+}
+
+// near is the mean step of windows of about this batch, brought to it, and whether there were enough of them.
+func (l *stepLaw) near(batch float64) (float64, bool) {
+	k := min(max(int(math.Log2(max(batch, 0.5))*lawPerOctave)+1, 0), lawBins-1)
+	if l.weight[k] < 4 {
+		return 0, false
+	}
+	// Within a bin, a quarter of an octave, more than half of a step grows with the batch at most.
+	return float64(l.step[k]) * (1 + 0.6*(batch/float64(l.batch[k])-1)), true
+}
+
 func (p *pace) law() *stepLaw {
 	if p.masked {
 		return &p.laws[1]
@@ -644,31 +784,51 @@ func (p *pace) prompts() (perToken float64, ok bool) {
 	return p.tokenTime * p.in / p.out, p.in > 0 && p.out > 0
 }
 
-// weigh sums up, for the bins up to w1, the steps and the requests in them, as far as they are known.
-func (p *pace) weigh(h *history, w1 int64) {
-	p.sumS, p.sumB = append(p.sumS[:0], 0), append(p.sumB[:0], 0)
+// weigh sums up, for the bins up to w1, the decode steps and the requests in them, and the same of the prefill steps of others, as far as
+// they are known.
+func (p *pace) weigh(h *history, m *prefills, w1 int64) {
 	p.from = p.lo
-	s, b := 0.0, 0.0
+	var s, b, k, kb float64
+	begin := func() {
+		s, b, k, kb = 0, 0, 0, 0
+		p.sumS, p.sumB = append(p.sumS[:0], 0), append(p.sumB[:0], 0)
+		p.sumK, p.sumP = append(p.sumK[:0], 0), append(p.sumP[:0], 0)
+	}
+	begin()
 	last, known := h.at(p.lo * max(p.bin, 1))
+	_, entry := m.cover(p.lo * p.bin)
 	for i := int64(0); i < int64(len(p.u)) && (p.lo+i+1)*p.bin <= w1; i++ {
-		n := p.u[i] * p.rate[(p.lo+i)%paceLen]
+		n := p.u[i] * float64(p.rate[(p.lo+i)%paceLen])
 		now, ok := h.at((p.lo + i + 1) * p.bin)
+		prefills := -float64(entry)
+		_, entry = m.coverFrom((p.lo+i+1)*p.bin, entry)
+		prefills += float64(entry)
 		if !known || !ok {
 			last, known = now, ok
-			p.from, s, b = p.lo+i+1, 0, 0
-			p.sumS, p.sumB = append(p.sumS[:0], 0), append(p.sumB[:0], 0)
+			p.from = p.lo + i + 1
+			begin()
 			continue
 		}
+		batch := (now - last) / (float64(p.bin) / sec)
 		s += n
-		b += n * (now - last) / (float64(p.bin) / sec)
+		b += n * batch
+		k += prefills
+		kb += prefills * batch
 		last = now
 		p.sumS, p.sumB = append(p.sumS, s), append(p.sumB, b)
+		p.sumK, p.sumP = append(p.sumK, k), append(p.sumP, kb)
 	}
 }
 
 // batch is the mean number of running requests in the decode steps of a time, and whether it is known.
-func (p *pace) batch(a, b int64) (float64, bool) {
-	last := int64(len(p.sumS) - 1)
+func (p *pace) batch(a, b int64) (float64, bool) { return p.meanBatch(p.sumS, p.sumB, a, b) }
+
+// prefillBatch is the same of the prefill steps.
+func (p *pace) prefillBatch(a, b int64) (float64, bool) { return p.meanBatch(p.sumK, p.sumP, a, b) }
+
+// meanBatch is what product grows by for what steps grow by.
+func (p *pace) meanBatch(steps, product []float64, a, b int64) (float64, bool) {
+	last := int64(len(steps) - 1)
 	if last < 1 || a < p.from*p.bin || b > (p.from+last)*p.bin {
 		return 0, false
 	}
@@ -679,9 +839,9 @@ func (p *pace) batch(a, b int64) (float64, bool) {
 		}
 		return sums[i] + float64(t%p.bin)/float64(p.bin)*(sums[i+1]-sums[i])
 	}
-	n := at(p.sumS, b) - at(p.sumS, a)
+	n := at(steps, b) - at(steps, a)
 	if n <= 0 {
 		return 0, false
 	}
-	return (at(p.sumB, b) - at(p.sumB, a)) / n, true
+	return (at(product, b) - at(product, a)) / n, true
 }

@@ -16,7 +16,10 @@ import (
 	"sort"
 )
 
-const arrivalBins = 1024
+const (
+	arrivalBins = 1024
+	arrivalBin  = 1250 * 1000_000 // ns, about: 20 minutes are remembered
+)
 
 // arrivals are the requests of the last time by when they arrived.
 type arrivals struct {
@@ -28,7 +31,7 @@ type arrivals struct {
 
 func (q *arrivals) add(at int64, weight float64, win int64) {
 	if q.bin == 0 {
-		q.bin = max(win/max((win+paceBin-1)/paceBin, 1), 1)
+		q.bin = max(win/max((win+arrivalBin-1)/arrivalBin, 1), 1)
 	}
 	b := at / q.bin
 	switch {

@@ -64,7 +64,8 @@ const (
 	DeviceWaitRatio
 	// StepDuration is the mean duration of a decode step, HostGap the part of it without a
 	// forward pass, in seconds. With SpeculativeDecoding it is the time per accepted token. Absent
-	// where hardly a step was made.
+	// where hardly a step was made, and where the step is to be expected to be off by more than 3 %: its requests contradict
+	// each other, or prompts leave little time for it and it contradicts earlier windows.
 	StepDuration
 	HostGap
 	// BatchUtilization is the mean number of running requests while any runs over MaxNumSeqs.
