@@ -203,6 +203,21 @@ func (m *wholeMask) restore(t *Timeline) {
 	t.mask.entries = nil
 }
 
+// requireAlike allows for sums that began elsewhere.
+func requireAlike(t *testing.T, want, got *Window) {
+	t.Helper()
+	for f := range NumFigures {
+		require.Equal(t, want.Has(f), got.Has(f), "%v: figure %d", want.Start, f)
+		require.InDelta(t, want.Value(f), got.Value(f), 1e-12*math.Abs(want.Value(f)), "%v: figure %d", want.Start, f)
+	}
+	for s := range NumStates {
+		require.InDelta(t, want.States[s], got.States[s], 1, "%v: %v", want.Start, s)
+	}
+	a, b := *want, *got
+	a.values, b.values, a.States, b.States = [NumFigures]float64{}, [NumFigures]float64{}, [NumStates]time.Duration{}, [NumStates]time.Duration{}
+	require.Equal(t, a, b)
+}
+
 // What is no longer kept of the mask is of no further use, even where some come late.
 func TestMaskIsKeptAsLongAsNeeded(t *testing.T) {
 	dropped := 0
@@ -220,7 +235,10 @@ func TestMaskIsKeptAsLongAsNeeded(t *testing.T) {
 					some.Add(&reqs[i])
 					all.Add(&reqs[i])
 					got, want := some.Windows(), all.Windows()
-					require.Equal(t, want, got, "%s %v %v", name, w, load)
+					require.Len(t, got, len(want))
+					for k := range want {
+						requireAlike(t, &want[k], &got[k])
+					}
 					if len(got) > 0 {
 						mask.restore(all)
 					}
