@@ -80,9 +80,9 @@ v1
 // A queue is told however much of it is known.
 func TestWriteQueues(t *testing.T) {
 	for want, f := range map[string]summary.Figures{
-		"":                                      {RunningLower: number(0), WaitingLower: number(0)},
-		"running 16.0, waiting 1240.0":          {Running: number(16), RunningLower: number(10), RunningUpper: number(30), Waiting: number(1240), WaitingLower: number(1230), WaitingUpper: number(1250)},
-		"running 15.0, waiting 900.0 to 1300.0": {RunningLower: number(10), RunningUpper: number(20), WaitingLower: number(900), WaitingUpper: number(1300)},
+		"":                                  {RunningLower: number(0), WaitingLower: number(0)},
+		"running 16.0, waiting 1240":        {Running: number(16), RunningLower: number(10), RunningUpper: number(30), Waiting: number(1240), WaitingLower: number(1230), WaitingUpper: number(1250)},
+		"running 15.0, waiting 900 to 1300": {RunningLower: number(10), RunningUpper: number(20), WaitingLower: number(900), WaitingUpper: number(1300)},
 		"running at least 10.0, waiting at least 40.0": {RunningLower: number(10), Waiting: number(2), WaitingLower: number(40)},
 	} {
 		assert.Equal(t, want, figures(&summary.Engine{Figures: f}))

@@ -139,12 +139,20 @@ func count(c summary.Count) string {
 	case math.IsNaN(c.Value()), c.AtLeast() && c.Lower <= 0:
 		return ""
 	case c.AtLeast():
-		return fmt.Sprintf("at least %.1f", c.Lower)
+		return "at least " + tenths(c.Lower)
 	case c.Wide():
-		return fmt.Sprintf("%.1f to %.1f", c.Lower, c.Upper)
+		return tenths(c.Lower) + " to " + tenths(c.Upper)
 	default:
-		return fmt.Sprintf("%.1f", c.Mean)
+		return tenths(c.Mean)
 	}
+}
+
+// tenths are written where they matter.
+func tenths(v float64) string {
+	if v >= 100 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.1f", v)
 }
 
 func latencies(r *summary.Requests) string {
