@@ -72,14 +72,18 @@ value() {
   { grep -E "^$1\{" "$metrics" | grep -F "job=\"$2\"" | grep -F "${3:-}" || true; } | sed -E 's/.*\} ([^ ]+).*/\1/' | head -1
 }
 row() {
-  local u w waiting step gap
+  local u w waiting lower upper step gap
   u=$(value llm_serving_device_utilization_ratio "$1")
   w=$(value llm_serving_device_wait_ratio "$1")
+  # In a lasting overload the number is not known: the middle of its bracket, or the lower end.
   waiting=$(value llm_serving_engine_requests_waiting "$1" 'stat="mean"')
+  lower=$(value llm_serving_engine_requests_waiting_lower "$1")
+  upper=$(value llm_serving_engine_requests_waiting_upper "$1")
   step=$(value llm_serving_engine_step_duration_seconds "$1")
   gap=$(value llm_serving_engine_step_host_gap_seconds "$1")
-  awk -v name="$1" -v u="$u" -v w="$w" -v q="$waiting" -v s="$step" -v g="$gap" 'function f(v, k, d) { return v == "" ? "-" : sprintf("%." d "f", v * k) }
-    BEGIN { printf "  %-11s %14s %18s %17s %13s %15s\n", name, f(u, 100, 0) " %", f(w, 100, 0) " %", f(q, 1, 1), f(s, 1000, 1) " ms", f(g, 1000, 1) " ms" }'
+  awk -v name="$1" -v u="$u" -v w="$w" -v q="$waiting" -v lower="$lower" -v upper="$upper" -v s="$step" -v g="$gap" 'function f(v, k, d) { return v == "" ? "-" : sprintf("%." d "f", v * k) }
+    BEGIN { if (q == "") q = upper == "" ? lower : (lower + upper) / 2
+      printf "  %-11s %14s %18s %17s %13s %15s\n", name, f(u, 100, 0) " %", f(w, 100, 0) " %", f(q, 1, 1), f(s, 1000, 1) " ms", f(g, 1000, 1) " ms" }'
 }
 
 echo "What they do, from their finished requests alone. The first windows close after about 20 s. Simulated time began some hours ago and runs

@@ -229,6 +229,26 @@ func TestQueueOfRoughlyKnownLength(t *testing.T) {
 	assert.NotContains(t, evaluateDefault(in).Sentence, "wait on average", "nothing is known of a queue that short")
 }
 
+// A queue that grew after windows in which hardly anybody waited, and is known from below only, is no less a queue.
+func TestQueueThatGrewUnseen(t *testing.T) {
+	in := healthyInput().with(figures{timeline.WaitingMean: 0, timeline.WaitingLower: 0, timeline.WaitingUpper: 0, timeline.QueuePressure: .9, timeline.RunningMean: 16, timeline.RunningMax: 16})
+	in.MaxNumSeqs = 16
+	require.NotEqual(t, QueueBoundAdmission, evaluateDefault(in).Verdict)
+	for i := len(in.Windows) / 2; i < len(in.Windows); i++ {
+		in.Windows[i].Unset(timeline.WaitingMean)
+		in.Windows[i].Unset(timeline.WaitingUpper)
+		in.Windows[i].Set(timeline.WaitingLower, 300)
+	}
+	d := evaluateDefault(in)
+	assert.Equal(t, QueueBoundAdmission, d.Verdict)
+	assert.Contains(t, d.Sentence, "At least 150 requests wait on average")
+
+	full := healthyInput().with(figures{timeline.OutputThroughput: 5000, timeline.RunningMean: 240, timeline.RunningMax: 256, timeline.WaitingMean: math.NaN(), timeline.WaitingUpper: math.NaN(), timeline.WaitingLower: 40})
+	d = evaluateDefault(full)
+	assert.Equal(t, DeviceBoundFull, d.Verdict)
+	assert.Contains(t, d.Sentence, "; at least 40 requests wait on average.")
+}
+
 func TestSmallWaitsAreNoQueue(t *testing.T) {
 	// 1.2 requests wait, at 100 a second: 12 ms, half a step.
 	in := healthyInput().with(figures{timeline.WaitingMean: 1.2})

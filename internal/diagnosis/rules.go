@@ -8,6 +8,7 @@ package diagnosis
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/otelcol-serving/otelcol-serving/internal/timeline"
 )
@@ -175,8 +176,8 @@ var rules = []rule{
 		verdict: OverloadBuilding, title: "More requests come than are served", model: true,
 		when: []allOf{join(queue, allOf{{waitingGrowth.is(">", "0")}, {ttftGrowth.is(">", "0")}})},
 		sentence: func(s *state) string {
-			text := fmt.Sprintf("%s requests wait and %s more do each minute; the time to first token grows by %s a minute.",
-				waitingText(s), significant(60*s.f.WaitingSlope), seconds(60*s.in.Requests.TTFTSlope))
+			text := fmt.Sprintf("%s and %s more do each minute; the time to first token grows by %s a minute.",
+				queueText(s), significant(60*s.f.WaitingSlope), seconds(60*s.in.Requests.TTFTSlope))
 			if limit := s.in.TTFTObjective.Seconds(); limit > 0 {
 				switch left := (limit - s.in.Requests.TTFT.Mean) / s.in.Requests.TTFTSlope; {
 				case left > 0 && left < 3600:
@@ -211,7 +212,7 @@ var rules = []rule{
 			if !math.IsNaN(capacityAtLeast.value(s)) {
 				text += fmt.Sprintf(" and %s of the engine's capacity is used", capacityText(s))
 			}
-			if !math.IsNaN(s.f.Waiting) {
+			if !math.IsNaN(waitingValue(s)) {
 				text += fmt.Sprintf("; %s requests wait on average", waitingText(s))
 			}
 			return text + "."
@@ -417,16 +418,22 @@ var rules = []rule{
 
 // waitText says how many requests wait.
 func waitText(s *state) string {
-	if math.IsNaN(s.f.Waiting) && !(s.f.WaitingLower >= s.c.QueueWaiting) {
+	if math.IsNaN(waitingValue(s)) {
 		return fmt.Sprintf("Requests spend %s of their time to the first token waiting", percent(s.in.Requests.QueueTTFTShare))
 	}
-	return waitingText(s) + " requests wait on average"
+	return queueText(s) + " on average"
+}
+
+// queueText begins a sentence with how many wait.
+func queueText(s *state) string {
+	text := waitingText(s)
+	return strings.ToUpper(text[:1]) + text[1:] + " requests wait"
 }
 
 // waitingText is how many requests wait: a range where it is known to no better than one request and a twentieth.
 func waitingText(s *state) string {
-	if math.IsNaN(s.f.Waiting) {
-		return "At least " + significant(s.f.WaitingLower)
+	if waitingAtLeast(s) {
+		return "at least " + significant(s.f.WaitingLower)
 	}
 	if lower, upper := s.f.WaitingLower, s.f.WaitingUpper; upper-lower > 2+0.1*s.f.Waiting {
 		return significant(lower) + " to " + significant(upper)

@@ -275,9 +275,15 @@ func capacityValue(s *state) float64 {
 	return v
 }
 
-// waitingValue is the mean of the waiting requests, or how many wait in any case where that makes a queue.
+// waitingAtLeast reports whether how many wait in any case is all that is known of a queue: there is no mean, or it is of other
+// windows, before the queue grew.
+func waitingAtLeast(s *state) bool {
+	return s.f.WaitingLower >= s.c.QueueWaiting && (math.IsNaN(s.f.Waiting) || s.f.WaitingLower-s.f.Waiting > 1+0.05*s.f.Waiting)
+}
+
+// waitingValue is the mean of the waiting requests, or how many wait in any case where that is all that is known.
 func waitingValue(s *state) float64 {
-	if math.IsNaN(s.f.Waiting) && s.f.WaitingLower >= s.c.QueueWaiting {
+	if waitingAtLeast(s) {
 		return s.f.WaitingLower
 	}
 	return s.f.Waiting

@@ -182,7 +182,7 @@ type Figures struct {
 	RunningMax   *float64           `json:"requests_running_max,omitempty"`
 	RunningLower *float64           `json:"requests_running_lower,omitempty"`
 	RunningUpper *float64           `json:"requests_running_upper,omitempty"`
-	// Waiting counts the middle of the bracket where more than one request may wait unseen.
+	// Waiting counts the middle of the bracket where more than one request may wait unseen; WaitingCount has all that is known.
 	Waiting          *float64 `json:"requests_waiting_mean,omitempty"`
 	WaitingMax       *float64 `json:"requests_waiting_max,omitempty"`
 	WaitingLower     *float64 `json:"requests_waiting_lower,omitempty"`
@@ -280,7 +280,8 @@ type History struct {
 	End []int64 `json:"end"`
 	// States are shares of each window.
 	States map[string][]float64 `json:"states"`
-	// Figures by the name they have in Figures, and completeness.
+	// Figures by the name they have in Figures, and completeness. The means of running and waiting requests are null in windows of which only the
+	// bracket is known; CountAt has both.
 	Figures map[string][]*float64 `json:"figures"`
 	// Verdicts in force at the windows' ends.
 	Verdicts []string `json:"verdicts"`

@@ -55,6 +55,8 @@ for (const [state, texts] of Object.entries({
   healthy: ['Healthy', 'Nothing needs to be changed'],
   idle: ['Far more engine than work'],
   overload: ['More comes in than goes out', 'Batch 163 is the most that meets 50 ms per token.'],
+  bracket: ['1278–1660 requests', 'at least and at most, as some have not been seen'],
+  least: ['at least 136 requests'],
   v1_only: ['Healthy, as far as V1 tells', 'Not known: this engine\'s spans do not say when the device worked', 'What would tell'],
   mixed: ['Several engines under one name', 'service.instance.id'],
   sampled: ['Only a sample of the requests comes here', 'Derive metrics before the sampler'],
@@ -124,6 +126,61 @@ test('charts zoom, together, by mouse and by button, and stay so', async () => {
   await page.waitForTimeout(100);
   assert.notEqual(await look(), before, 'the others follow');
   assert.deepEqual(faults, []);
+  await context.close();
+});
+
+// What the queue's chart draws at a window: the colours of its column from the baseline up, without those of text and grid.
+const queueAt = (page, share) => page.locator('[data-plot="queue"]').evaluate((box, share) => {
+  const canvas = box.querySelector('canvas'); const over = box.querySelector('.u-over').getBoundingClientRect(); const all = canvas.getBoundingClientRect();
+  const ratio = canvas.width / all.width; const ctx = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d', { willReadFrequently: true });
+  ctx.drawImage(canvas, 0, 0);
+  const x = Math.round((over.left - all.left + over.width * share) * ratio); const top = Math.round((over.top - all.top) * ratio); const height = Math.round(over.height * ratio);
+  const data = ctx.getImageData(x, top, 1, height).data; const red = [];
+  for (let y = height - 1; y >= 0; y--) red.push(data[4 * y + 3] > 0 && data[4 * y] > data[4 * y + 2] + 12);
+  // From the baseline: how high the queue's colour is at its highest, as a share of the scale, and how much of that it fills.
+  const highest = red.lastIndexOf(true); return { highest: (highest + 1) / height, filled: red.filter(Boolean).length / (highest + 1) };
+}, share);
+
+test('a queue of which a bracket is known is drawn as a band with a line through it', async () => {
+  const { context, page, faults } = await open(browser, states.bracket);
+  await settled(page);
+  const still = page.locator('[data-plot="queue"] > svg');
+  assert.ok((await still.locator('path.band.waiting').getAttribute('d')).length > 100);
+  assert.ok((await still.locator('path.area.waiting').getAttribute('d')).match(/L| /g).length > 300, 'the line goes on without a number');
+  assert.match(await still.locator('desc').textContent(), /waiting [\d\u202f]+–[\d\u202f]+ at the end/);
+  const legend = await page.locator('[data-plot="queue"] .u-legend').innerText();
+  for (const label of ['waiting, at most', 'waiting, at least', 'running, at most', 'running, at least']) assert.ok(legend.includes(label), label);
+  // The scale is made for the upper end, of the time that is shown; up to there all is filled.
+  const { history } = await page.evaluate(async () => (await fetch(document.getElementById('engine-data').dataset.api)).json());
+  const upper = history.figures.requests_waiting_upper; const n = upper.length;
+  for (const [shown, zoom] of [[n, '0'], [60, '600']]) {
+    await page.locator(`[data-zoom="${zoom}"]`).click();
+    const { highest, filled } = await queueAt(page, 1 - 5.5 / shown);
+    const scale = 1.08 * Math.max(...upper.slice(n - shown)); const near = upper.slice(n - 7, n - 4);
+    assert.ok(highest > Math.min(...near) / scale - .02 && highest < Math.max(...near) / scale + .02, `the upper end is drawn at ${highest} of the scale, and is ${near} of ${scale}`);
+    assert.ok(filled > .9, `${filled} of what is below it is filled`);
+  }
+  assert.deepEqual(faults, []);
+  await context.close();
+});
+
+test('a queue of which only the least is known is drawn', async () => {
+  const { context, page, faults } = await open(browser, states.least);
+  await settled(page);
+  assert.equal(await page.locator('[data-plot="queue"] path.band.waiting').count(), 0);
+  assert.match(await page.locator('[data-plot="queue"] desc').textContent(), /waiting at least\u00a0[\d\u202f]+ at the end/);
+  const late = await queueAt(page, .98);
+  assert.ok(late.highest > .3 && late.filled > .8, JSON.stringify(late));
+  assert.deepEqual(faults, []);
+  await context.close();
+});
+
+test('the fleet is sorted by queues of which a bracket is known', async () => {
+  const { context, page } = await open(browser, `${states.fleet}?sort=waiting&dir=desc&view=fleet`);
+  const column = (await page.locator('thead th').allInnerTexts()).findIndex((text) => text.includes('Waiting'));
+  const shown = await page.locator('tbody tr').evaluateAll((rows, column) => rows.map((r) => r.children[column].innerText), column);
+  assert.match(shown[0], /^\d+–\d+$/);
+  assert.ok(shown.slice(1).every((text) => parseFloat(text) < 100), shown.join(', '));
   await context.close();
 });
 

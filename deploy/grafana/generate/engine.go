@@ -32,9 +32,9 @@ func engine() *dashboard {
 			formula: "`llm_serving_engine_capacity_utilization_ratio` with basis=fit.", unit: "percentunit", absent: capacityAbsent,
 		}, now("", gauge("llm_serving_engine_capacity_utilization_ratio", `,basis="fit"`))).steps("green", 0.7, "orange", 0.85, "red"),
 		stat(3, 4, about{
-			title: "Waiting", text: "Requests before their first schedule, mean of the last window.",
-			formula: "`llm_serving_engine_requests_waiting` with stat=mean.", unit: "short", absent: windowsAbsent,
-		}, now("", gauge("llm_serving_engine_requests_waiting", `,stat="mean"`))).steps("green", 1, "orange", 10, "red"),
+			title: "Waiting", text: "Requests before their first schedule, mean of the last window. In a lasting overload the middle of what is possible.",
+			formula: waitingFormula + ".", unit: "short", absent: windowsAbsent,
+		}, now("", estimate("llm_serving_engine_requests_waiting"))).steps("green", 1, "orange", 10, "red"),
 		stat(3, 4, about{
 			title: "Seen", text: "Share of the last window's running time that was known when it was closed. Below 80 % do not trust the figures of windows.",
 			formula: "`llm_serving_estimate_completeness_ratio`.", unit: "percentunit", absent: windowsAbsent,
@@ -59,13 +59,7 @@ func engine() *dashboard {
 	)
 
 	d.add("Queue, batch, capacity",
-		series(12, 8, about{
-			title: "Running and waiting requests", text: "Running are between first schedule and last token, waiting before their first schedule.",
-			formula: "`llm_serving_engine_requests_running` and `llm_serving_engine_requests_waiting` by stat.", unit: "short", absent: windowsAbsent,
-		},
-			over("running", gauge("llm_serving_engine_requests_running", `,stat="mean"`)), over("running, max", gauge("llm_serving_engine_requests_running", `,stat="max"`)),
-			over("waiting", gauge("llm_serving_engine_requests_waiting", `,stat="mean"`)), over("waiting, max", gauge("llm_serving_engine_requests_waiting", `,stat="max"`))).
-			color("running", "green").color("running, max", "light-green").color("waiting", "red").color("waiting, max", "light-red"),
+		runningAndWaiting(),
 		capacity(),
 		series(12, 8, about{
 			title: "Token throughput", text: "Tokens per second, spread over the time in which they were read or made.",
@@ -140,10 +134,7 @@ func bracket() *panel {
 		over("at least", gauge("llm_serving_device_utilization_lower_ratio", "")),
 		over("device busy", gauge("llm_serving_device_utilization_ratio", "")),
 		over("occupied", gauge("llm_serving_engine_occupancy_ratio", ""))).upTo(1)
-	green := property{"color", object{"mode": "fixed", "fixedColor": "green"}}
-	p.override("at most", green, property{"custom.lineWidth", 0}, property{"custom.fillOpacity", 20}, property{"custom.fillBelowTo", "at least"})
-	p.override("at least", green, property{"custom.lineWidth", 0})
-	p.override("device busy", green, property{"custom.lineWidth", 2})
+	p.band("device busy", "at most", "at least", "green")
 	p.override("occupied", property{"color", object{"mode": "fixed", "fixedColor": "blue"}}, property{"custom.lineStyle", object{"fill": "dash", "dash": []int{8, 8}}})
 	return p
 }
@@ -159,11 +150,22 @@ func capacity() *panel {
 		over("capacity, fit", gauge("llm_serving_engine_capacity_utilization_ratio", `,basis="fit"`)),
 		over("capacity, peak", gauge("llm_serving_engine_capacity_utilization_ratio", `,basis="peak"`)),
 		over("batch", gauge("llm_serving_engine_batch_utilization_ratio", "")))
-	green := property{"color", object{"mode": "fixed", "fixedColor": "green"}}
-	p.override("capacity, at most", green, property{"custom.lineWidth", 0}, property{"custom.fillOpacity", 20}, property{"custom.fillBelowTo", "capacity, at least"})
-	p.override("capacity, at least", green, property{"custom.lineWidth", 0})
-	p.override("capacity, fit", green, property{"custom.lineWidth", 2})
+	p.band("capacity, fit", "capacity, at most", "capacity, at least", "green")
 	return p
+}
+
+// runningAndWaiting are both, each with the least and the most that there can be as a band.
+func runningAndWaiting() *panel {
+	p := series(12, 8, about{
+		title: "Running and waiting requests", text: "Running are between first schedule and last token, waiting before their first schedule. The bands are the least and the most that there can be, as a request is seen when it has ended. In a lasting overload only the band of the waiting is known, and the line is its middle, or its lower end where no more is known yet.",
+		formula: "Running: " + runningFormula + ". Waiting: " + waitingFormula + ". Max: stat=max.", unit: "short", absent: windowsAbsent,
+	},
+		over("running, at most", gauge("llm_serving_engine_requests_running_upper", "")), over("running, at least", gauge("llm_serving_engine_requests_running_lower", "")),
+		over("running", estimate("llm_serving_engine_requests_running")), over("running, max", gauge("llm_serving_engine_requests_running", `,stat="max"`)),
+		over("waiting, at most", gauge("llm_serving_engine_requests_waiting_upper", "")), over("waiting, at least", gauge("llm_serving_engine_requests_waiting_lower", "")),
+		over("waiting", estimate("llm_serving_engine_requests_waiting")), over("waiting, max", gauge("llm_serving_engine_requests_waiting", `,stat="max"`)))
+	p.band("running", "running, at most", "running, at least", "green").band("waiting", "waiting, at most", "waiting, at least", "red")
+	return p.color("running, max", "light-green").color("waiting, max", "light-red")
 }
 
 // latencies are quantiles of a time over time.

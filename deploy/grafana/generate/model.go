@@ -318,6 +318,14 @@ func (p *panel) color(name, color string) *panel {
 	return p.override(name, property{"color", object{"mode": "fixed", "fixedColor": color}})
 }
 
+// band fills what is between the series upper and lower in the colour of line, the figure that they are the bracket of.
+func (p *panel) band(line, upper, lower, color string) *panel {
+	c := property{"color", object{"mode": "fixed", "fixedColor": color}}
+	p.override(upper, c, property{"custom.lineWidth", 0}, property{"custom.fillOpacity", 20}, property{"custom.fillBelowTo", lower})
+	p.override(lower, c, property{"custom.lineWidth", 0})
+	return p.override(line, c, property{"custom.lineWidth", 2})
+}
+
 func (p *panel) override(name string, properties ...property) *panel {
 	p.FieldConfig.Overrides = append(p.FieldConfig.Overrides, override{object{"id": "byName", "options": name}, properties})
 	return p

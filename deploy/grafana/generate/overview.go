@@ -34,8 +34,8 @@ func overview() *dashboard {
 		}, now("", rate("", "llm_serving_token_count_total", `,gen_ai_token_type="output"`, "5m"))),
 		stat(3, 4, about{
 			title: "Waiting requests", text: "Requests before their first schedule, over all engines.",
-			formula: "`llm_serving_engine_requests_waiting` with stat=mean, summed.", unit: "short", absent: windowsAbsent,
-		}, now("", `sum(`+gauge("llm_serving_engine_requests_waiting", `,stat="mean"`)+`)`)).steps("green", 1, "orange", 10, "red"),
+			formula: waitingFormula + "; summed.", unit: "short", absent: windowsAbsent,
+		}, now("", `sum(`+estimate("llm_serving_engine_requests_waiting")+`)`)).steps("green", 1, "orange", 10, "red"),
 		stat(3, 4, about{
 			title: "TTFT p95", text: "95 % of successful requests had their first token within this time.",
 			formula: "`gen_ai_server_time_to_first_token_seconds`, 0.95 quantile over 5 minutes; it ends at the last bucket, 10 s.", unit: "s", absent: requestsAbsent,
@@ -74,13 +74,13 @@ func overview() *dashboard {
 			formula: "`llm_serving_engine_capacity_utilization_ratio` with basis=fit: throughput / that of a full engine, measured or by the step law.", unit: "percentunit", absent: capacityAbsent,
 		}, over("{{job}} {{instance}}", gauge("llm_serving_engine_capacity_utilization_ratio", `,basis="fit"`))).upTo(1.2).link("Engine", toEngineOf),
 		series(12, 8, about{
-			title: "Waiting requests", text: "Requests before their first schedule. In overload the figure lags and reads low: requests that still wait have not been seen.",
-			formula: "`llm_serving_engine_requests_waiting` with stat=mean.", unit: "short", absent: windowsAbsent,
-		}, over("{{job}} {{instance}}", gauge("llm_serving_engine_requests_waiting", `,stat="mean"`))).link("Engine", toEngineOf),
+			title: "Waiting requests", text: "Requests before their first schedule. In a lasting overload nobody has seen who still waits, and the middle of what is possible is shown; the engine's dashboard has the bracket.",
+			formula: waitingFormula + ".", unit: "short", absent: windowsAbsent,
+		}, over("{{job}} {{instance}}", estimate("llm_serving_engine_requests_waiting"))).link("Engine", toEngineOf),
 		series(12, 8, about{
 			title: "Running requests", text: "Requests between first schedule and last token.",
-			formula: "`llm_serving_engine_requests_running` with stat=mean.", unit: "short", absent: windowsAbsent,
-		}, over("{{job}} {{instance}}", gauge("llm_serving_engine_requests_running", `,stat="mean"`))).link("Engine", toEngineOf),
+			formula: runningFormula + ".", unit: "short", absent: windowsAbsent,
+		}, over("{{job}} {{instance}}", estimate("llm_serving_engine_requests_running"))).link("Engine", toEngineOf),
 	)
 
 	d.add("What users felt",
@@ -133,8 +133,8 @@ func fleet() *panel {
 		{"device busy", gauge("llm_serving_device_utilization_ratio", ""), "percentunit"},
 		{"waits for host", gauge("llm_serving_device_wait_ratio", ""), "percentunit"},
 		{"capacity used", gauge("llm_serving_engine_capacity_utilization_ratio", `,basis="fit"`), "percentunit"},
-		{"running", gauge("llm_serving_engine_requests_running", `,stat="mean"`), "short"},
-		{"waiting", gauge("llm_serving_engine_requests_waiting", `,stat="mean"`), "short"},
+		{"running", estimate("llm_serving_engine_requests_running"), "short"},
+		{"waiting", estimate("llm_serving_engine_requests_waiting"), "short"},
 		{"TTFT p95", quantile("0.95", "job, instance", "gen_ai_server_time_to_first_token_seconds", "5m"), "s"},
 		{"TPOT p95", quantile("0.95", "job, instance", "gen_ai_server_time_per_output_token_seconds", "5m"), "s"},
 		{"output", gauge("llm_serving_engine_token_throughput_per_second", `,gen_ai_token_type="output"`), "suffix:tok/s"},
@@ -149,7 +149,7 @@ func fleet() *panel {
 	}
 	p := newPanel("table", 24, 10, about{
 		title: "Engines", text: "Sorted by requests that wait. A click on an engine opens its dashboard. An empty cell is a figure that its requests do not tell: vLLM V1 has no device figures, and capacity needs engine::max_num_seqs and engine::kv_cache_tokens. Seen is the share of the running time that was known when the last window was closed.",
-		formula: "`llm_serving_engine_verdict_ratio`, `llm_serving_engine_info_ratio`, `llm_serving_device_utilization_ratio`, `llm_serving_device_wait_ratio`, `llm_serving_engine_capacity_utilization_ratio` (fit), `llm_serving_engine_requests_running`, `llm_serving_engine_requests_waiting` (mean), `llm_serving_engine_token_throughput_per_second`, `llm_serving_estimate_completeness_ratio` as they are; `gen_ai_server_time_to_first_token_seconds`, `gen_ai_server_time_per_output_token_seconds`: 0.95 quantile over 5 minutes.",
+		formula: "`llm_serving_engine_verdict_ratio`, `llm_serving_engine_info_ratio`, `llm_serving_device_utilization_ratio`, `llm_serving_device_wait_ratio`, `llm_serving_engine_capacity_utilization_ratio` (fit), `llm_serving_engine_token_throughput_per_second`, `llm_serving_estimate_completeness_ratio` as they are; running: " + runningFormula + "; waiting: " + waitingFormula + "; `gen_ai_server_time_to_first_token_seconds`, `gen_ai_server_time_per_output_token_seconds`: 0.95 quantile over 5 minutes.",
 		unit:    "short", absent: "-",
 	}, targets...)
 	p.FieldConfig.Defaults["custom"] = object{"align": "auto", "cellOptions": object{"type": "auto"}, "filterable": true, "inspect": false}

@@ -21,6 +21,12 @@ func gauge(metric, more string) string {
 	return fmt.Sprintf(`max by (job, instance) (%s{%s%s})`, metric, engines, more)
 }
 
+// estimate is how many requests of an engine run or wait: the mean, or the middle of its bracket, or the lower end where no more is known.
+func estimate(metric string) string {
+	lower, upper := gauge(metric+"_lower", ""), gauge(metric+"_upper", "")
+	return fmt.Sprintf(`%s or (%s + %s) / 2 or %s`, gauge(metric, `,stat="mean"`), lower, upper, lower)
+}
+
 // quantile is one of a histogram of requests.
 func quantile(q, by, metric, window string) string {
 	if by != "" {
@@ -57,5 +63,7 @@ func goodput(by, window string) string {
 
 const (
 	goodputFormula = "`llm_serving_request_goodput_total` by slo, its rate / rate of `llm_serving_request_count_total`; for tpot / rate of the count of `gen_ai_server_time_per_output_token_seconds` and of failed requests."
+	waitingFormula = "`llm_serving_engine_requests_waiting` with stat=mean; where more than one request may wait unseen, the middle of `llm_serving_engine_requests_waiting_lower` and `llm_serving_engine_requests_waiting_upper`, or the lower end alone"
+	runningFormula = "`llm_serving_engine_requests_running` with stat=mean; where that is not known, the middle of `llm_serving_engine_requests_running_lower` and `llm_serving_engine_requests_running_upper`, or the lower end alone"
 	stateFormula   = "`llm_serving_engine_time_seconds_total` by state, its rate / the rate over all states."
 )

@@ -25,6 +25,8 @@ type Condition struct {
 	verdict  string
 	value    float64
 	get      func(*summary.Engine) *float64
+	// count is set for requests that run or wait, of which there may be known only how many at least.
+	count func(*summary.Figures) summary.Count
 }
 
 // The figures by the name they have in a condition.
@@ -33,9 +35,13 @@ var conditionFigures = map[string]func(*summary.Engine) *float64{
 	"device_wait_ratio":          func(e *summary.Engine) *float64 { return e.Figures.WaitRatio },
 	"occupancy":                  func(e *summary.Engine) *float64 { return e.Figures.Occupancy },
 	"queue_pressure":             func(e *summary.Engine) *float64 { return e.Figures.QueuePressure },
-	"requests_running_mean":      func(e *summary.Engine) *float64 { return e.Figures.Running },
+	"requests_running_mean":      func(e *summary.Engine) *float64 { return mean(e.Figures.RunningCount()) },
+	"requests_running_lower":     func(e *summary.Engine) *float64 { return e.Figures.RunningLower },
+	"requests_running_upper":     func(e *summary.Engine) *float64 { return e.Figures.RunningUpper },
 	"requests_running_max":       func(e *summary.Engine) *float64 { return e.Figures.RunningMax },
-	"requests_waiting_mean":      func(e *summary.Engine) *float64 { return e.Figures.Waiting },
+	"requests_waiting_mean":      func(e *summary.Engine) *float64 { return mean(e.Figures.WaitingCount()) },
+	"requests_waiting_lower":     func(e *summary.Engine) *float64 { return e.Figures.WaitingLower },
+	"requests_waiting_upper":     func(e *summary.Engine) *float64 { return e.Figures.WaitingUpper },
 	"requests_waiting_max":       func(e *summary.Engine) *float64 { return e.Figures.WaitingMax },
 	"batch_utilization":          func(e *summary.Engine) *float64 { return e.Figures.BatchUtilization },
 	"step_duration":              func(e *summary.Engine) *float64 { return e.Figures.Step },
@@ -50,6 +56,19 @@ var conditionFigures = map[string]func(*summary.Engine) *float64{
 	"rate":                       func(e *summary.Engine) *float64 { return e.Requests.Rate },
 	"failed":                     func(e *summary.Engine) *float64 { v := float64(e.Requests.Failed); return &v },
 	"requests":                   func(e *summary.Engine) *float64 { v := float64(e.Requests.Count); return &v },
+}
+
+// conditionCounts are the figures that are bounded from below where they are not known.
+var conditionCounts = map[string]func(*summary.Figures) summary.Count{
+	"requests_running_mean": (*summary.Figures).RunningCount,
+	"requests_waiting_mean": (*summary.Figures).WaitingCount,
+}
+
+func mean(c summary.Count) *float64 {
+	if math.IsNaN(c.Mean) || c.AtLeast() {
+		return nil
+	}
+	return &c.Mean
 }
 
 func init() {
@@ -115,7 +134,7 @@ func ParseCondition(text string) (*Condition, error) {
 		c.verdict = rest
 		return c, nil
 	}
-	c.get = conditionFigures[c.name]
+	c.get, c.count = conditionFigures[c.name], conditionCounts[c.name]
 	if c.get == nil {
 		return nil, fmt.Errorf("%q: there is no figure %q; there are verdict, %s", text, c.name, strings.Join(Figures(), ", "))
 	}
@@ -186,18 +205,32 @@ func (c *Condition) check(e *summary.Engine) Finding {
 	v := c.get(e)
 	if v == nil {
 		f.Unknown, f.Is = true, "unknown"
+		if c.count == nil {
+			return f
+		}
+		// More may wait than are known of: that is enough for "more than", and against "less than".
+		if least := c.count(&e.Figures); least.AtLeast() {
+			f.Is = "at least " + strconv.FormatFloat(least.Lower, 'g', 4, 64)
+			more := c.op == ">" || c.op == ">="
+			f.Unknown = c.holds(least.Lower) != more
+			f.Met = !f.Unknown && more
+		}
 		return f
 	}
 	f.Is = strconv.FormatFloat(*v, 'g', 4, 64)
+	f.Met = c.holds(*v)
+	return f
+}
+
+func (c *Condition) holds(v float64) bool {
 	switch c.op {
 	case ">":
-		f.Met = *v > c.value
+		return v > c.value
 	case ">=":
-		f.Met = *v >= c.value
+		return v >= c.value
 	case "<":
-		f.Met = *v < c.value
-	case "<=":
-		f.Met = *v <= c.value
+		return v < c.value
+	default:
+		return v <= c.value
 	}
-	return f
 }

@@ -88,6 +88,54 @@ func TestWriteCapacity(t *testing.T) {
 	}
 }
 
+// A queue is told however much of it is known.
+func TestWriteQueues(t *testing.T) {
+	for want, f := range map[string]summary.Figures{
+		"":                                  {RunningLower: number(0), WaitingLower: number(0)},
+		"running 16.0, waiting 1240":        {Running: number(16), RunningLower: number(10), RunningUpper: number(30), Waiting: number(1240), WaitingLower: number(1230), WaitingUpper: number(1250)},
+		"running 15.0, waiting 900 to 1300": {RunningLower: number(10), RunningUpper: number(20), WaitingLower: number(900), WaitingUpper: number(1300)},
+		"running at least 10.0, waiting at least 40.0": {RunningLower: number(10), Waiting: number(2), WaitingLower: number(40)},
+	} {
+		assert.Equal(t, want, figures(&summary.Engine{Figures: f}))
+	}
+}
+
+// How many wait at least decides what it can.
+func TestConditionsOnQueues(t *testing.T) {
+	point := summary.Figures{Waiting: number(50), WaitingLower: number(49), WaitingUpper: number(52)}
+	bracket := summary.Figures{WaitingLower: number(40), WaitingUpper: number(60)}
+	least := summary.Figures{WaitingLower: number(40), RunningLower: number(7)}
+	grown := summary.Figures{Waiting: number(2), WaitingLower: number(40)}
+	r := &summary.Report{}
+	for _, f := range []summary.Figures{point, bracket, least, grown, {}} {
+		r.Engines = append(r.Engines, summary.Engine{Figures: f})
+	}
+	for text, want := range map[string]string{
+		"requests_waiting_mean>30":   "met met met met unknown",
+		"requests_waiting_mean>=40":  "met met met met unknown",
+		"requests_waiting_mean>45":   "met met unknown unknown unknown",
+		"requests_waiting_mean<30":   "not not not not unknown",
+		"requests_waiting_mean<45":   "not not unknown unknown unknown",
+		"requests_waiting_mean<=40":  "not not unknown unknown unknown",
+		"requests_waiting_lower>45":  "met not not not unknown",
+		"requests_waiting_upper<=55": "met not unknown unknown unknown",
+		"requests_running_mean>6":    "unknown unknown met unknown unknown",
+		"requests_running_lower>6":   "unknown unknown met unknown unknown",
+		"requests_running_upper>6":   "unknown unknown unknown unknown unknown",
+	} {
+		c, err := ParseCondition(text)
+		require.NoError(t, err, text)
+		var got []string
+		for _, f := range Check(r, []*Condition{c}) {
+			got = append(got, map[[2]bool]string{{true, false}: "met", {false, true}: "unknown", {false, false}: "not"}[[2]bool{f.Met, f.Unknown}])
+		}
+		assert.Equal(t, want, strings.Join(got, " "), text)
+	}
+	c, err := ParseCondition("requests_waiting_mean>30")
+	require.NoError(t, err)
+	assert.Equal(t, "at least 40", Check(r, []*Condition{c})[2].Is)
+}
+
 func TestWriteWithoutEngines(t *testing.T) {
 	for want, r := range map[string]*summary.Report{
 		"Nothing reports here: set summary: serving_summary in serving_metrics.\n": {},

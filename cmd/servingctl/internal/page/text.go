@@ -121,12 +121,41 @@ func figures(e *summary.Engine) string {
 	default:
 		add("capacity used at most", f.CapacityPeak, percent)
 	}
-	count := func(v float64) string { return fmt.Sprintf("%.1f", v) }
-	add("running", f.Running, count)
-	add("waiting", f.Waiting, count)
+	running := f.RunningCount()
+	running.Upper = math.NaN() // what would be if running times had grown is no range for the number
+	for _, part := range []struct {
+		name string
+		summary.Count
+	}{{"running", running}, {"waiting", f.WaitingCount()}} {
+		if text := count(part.Count); text != "" {
+			parts = append(parts, part.name+" "+text)
+		}
+	}
 	add("step", f.Step, duration)
 	add("output", f.OutputThroughput, func(v float64) string { return fmt.Sprintf("%.0f tokens/s", v) })
 	return strings.Join(parts, ", ")
+}
+
+// count is a number of requests, a range where one number cannot stand for it, or how many at least.
+func count(c summary.Count) string {
+	switch {
+	case math.IsNaN(c.Value()), c.AtLeast() && c.Lower <= 0:
+		return ""
+	case c.AtLeast():
+		return "at least " + tenths(c.Lower)
+	case c.Wide():
+		return tenths(c.Lower) + " to " + tenths(c.Upper)
+	default:
+		return tenths(c.Mean)
+	}
+}
+
+// tenths are written where they matter.
+func tenths(v float64) string {
+	if v >= 100 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.1f", v)
 }
 
 func latencies(r *summary.Requests) string {

@@ -37,10 +37,11 @@ func report() (*summary.Report, *summary.EngineReport, summary.Source) {
 		Caveats:  []string{"# not a heading"},
 	}
 	e.Diagnosis.Also = []summary.Finding{{Verdict: "idle", Confidence: "low", Title: "Idle too", Sentence: "Little to do."}}
-	e.Figures = summary.Figures{Utilization: ptr(.58), UtilizationLower: ptr(.5), UtilizationUpper: ptr(.6), CapacityPeak: ptr(.3), Step: ptr(.0117), OutputThroughput: ptr(1700.0), States: map[string]float64{"idle": .4, "decode": .6}}
+	e.Figures = summary.Figures{Utilization: ptr(.58), UtilizationLower: ptr(.5), UtilizationUpper: ptr(.6), CapacityPeak: ptr(.3), WaitingLower: ptr(1080.), WaitingUpper: ptr(1400.), Running: ptr(16.), RunningLower: ptr(15.), RunningUpper: ptr(16.5), Step: ptr(.0117), OutputThroughput: ptr(1700.0), States: map[string]float64{"idle": .4, "decode": .6}}
 	e.Requests = summary.Requests{Count: 98, Failed: 1, TTFT: &summary.Spread{P50: .1, P95: .2, P99: .3}, Goodput: map[string]float64{"ttft": .99}}
 	e.Certainty = summary.Certainty{Completeness: ptr(.98), Late: 2, Mode: "masked", Tier: "device", Findings: []string{"async_output"}, Missing: []summary.Missing{{What: "KV cache", Why: "Spans do not say.", Remedy: "vLLM's /metrics."}}}
 	other := summary.Engine{Key: "o", Instance: "o", Status: summary.StatusStale}
+	other.Figures.WaitingLower = ptr(40.)
 	other.Diagnosis.Verdict, other.Diagnosis.Confidence = "overload_building", "high"
 	full := &summary.EngineReport{Time: at, Engine: e, Slowest: []summary.SlowRequest{{End: at, TraceID: "abcd", E2E: 9.3, TTFT: ptr(.2)}}}
 	return &summary.Report{Time: at, Collector: summary.Collector{Name: "otelcol-serving", Version: "0.1.0"}, Sources: []summary.Source{source}, Engines: []summary.Engine{e, other}}, full, source

@@ -61,7 +61,7 @@ func Fleet(out io.Writer, r *summary.Report) {
 		for i := range r.Engines {
 			e := &r.Engines[i]
 			w.f("| %s | %s | %s | %s | %s | %s | %s | %s |\n", t(page.EngineName(e)), t(page.VerdictLabel(e.Diagnosis.Verdict)), t(e.Diagnosis.Confidence), e.Status,
-				page.Percent(e.Figures.Utilization), page.Capacity(&e.Figures), page.Number(e.Figures.Waiting), ttft(&e.Requests))
+				page.Percent(e.Figures.Utilization), page.Capacity(&e.Figures), page.Waiting(&e.Figures), ttft(&e.Requests))
 		}
 		for i := range r.Engines {
 			e := &r.Engines[i]
@@ -167,8 +167,8 @@ func (w *writer) figures(e *summary.Engine) {
 	w.row("device waits for its host, of the occupied time", page.Percent(f.WaitRatio))
 	w.row("occupied", page.Percent(f.Occupancy))
 	w.row("time with a queue", page.Percent(f.QueuePressure))
-	w.row("requests running", page.Number(f.Running))
-	w.row("requests waiting", page.Number(f.Waiting))
+	w.row("requests running", page.Running(f))
+	w.row("requests waiting", page.Waiting(f))
 	w.row("mean batch", page.Number(f.Batch))
 	w.row("step", page.Seconds(f.Step))
 	w.row("host gap of a step", page.Seconds(f.HostGap))

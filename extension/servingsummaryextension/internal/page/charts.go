@@ -202,6 +202,8 @@ func mean(values []float64) (float64, bool) {
 type line struct {
 	class, label string
 	values       []*float64
+	// at is its last value in words, where it is more than the last of values.
+	at string
 	// area: filled down to the baseline.
 	area bool
 }
@@ -213,19 +215,27 @@ type chart struct {
 	axis      timeAxis
 	end       []int64
 	lines     []line
-	// band is drawn between two of the figures.
-	lower, upper []*float64
+	bands     []band
 	// limit is a horizontal line; NaN: none.
 	limit      float64
 	limitLabel string
-	// top is the end of the scale; 0: what the values need.
-	top    float64
-	format func(float64) string
+	// top is the end of the scale; 0: what the values and reach need.
+	top, reach float64
+	format     func(float64) string
+}
+
+// band is drawn between two figures over time.
+type band struct {
+	class        string
+	lower, upper []*float64
 }
 
 func (c *chart) draw() template.HTML {
 	top := c.top
 	if top == 0 {
+		if sane(c.reach) {
+			top = c.reach
+		}
 		for _, l := range c.lines {
 			for _, v := range l.values {
 				if known(v) {
@@ -245,7 +255,9 @@ func (c *chart) draw() template.HTML {
 
 	var words []string
 	for _, l := range c.lines {
-		if v := last(l.values); known(v) {
+		if l.at != "" {
+			words = append(words, l.label+" "+l.at+" at the end")
+		} else if v := last(l.values); known(v) {
 			words = append(words, l.label+" "+c.format(*v)+" at the end")
 		}
 	}
@@ -260,8 +272,10 @@ func (c *chart) draw() template.HTML {
 	}
 	c.axis.labels(&d, c.height)
 	d.f(`<svg width="100%%" height="%s" viewBox="0 0 3600 1000" preserveAspectRatio="none">`, num(c.height))
-	if c.lower != nil && c.upper != nil {
-		d.f(`<path class="band" d="%s"/>`, bandPath(c.lower, c.upper, x, y, len(c.end)))
+	for _, b := range c.bands {
+		if p := bandPath(b.lower, b.upper, x, y, len(c.end)); p != "" {
+			d.f(`<path class="%s" d="%s"/>`, strings.TrimSpace("band "+b.class), p)
+		}
 	}
 	for _, l := range c.lines {
 		p := linePath(l.values, x, y, len(c.end), l.area)

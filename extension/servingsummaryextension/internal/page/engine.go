@@ -92,7 +92,9 @@ type groupView struct {
 type stateView struct{ Class, Label, What, Value string }
 
 type queueView struct {
-	Chart   template.HTML
+	Chart template.HTML
+	// Bracket: somewhere a bracket can be seen.
+	Bracket bool
 	Limit   float64 // a horizontal line of the chart; 0: none
 	Unit    string  // what the limit is called
 	Figures []figure
@@ -370,7 +372,7 @@ func newTime(r *summary.EngineReport) *timeView {
 		c := chart{
 			id: "busy-chart", title: "Device busy over time", height: 130, axis: axis, end: h.End, top: 1, format: percent,
 			lines: []line{{class: "busy", label: "device busy", values: h.Figures["device_utilization"]}},
-			lower: h.Figures["device_utilization_lower"], upper: h.Figures["device_utilization_upper"],
+			bands: []band{{lower: h.Figures["device_utilization_lower"], upper: h.Figures["device_utilization_upper"]}},
 		}
 		if known(last(h.Figures["occupancy"])) {
 			c.lines = append([]line{{class: "occupied", label: "a request was running", values: h.Figures["occupancy"]}}, c.lines...)
@@ -382,22 +384,23 @@ func newTime(r *summary.EngineReport) *timeView {
 
 func newQueue(r *summary.EngineReport, from *summary.Source) *queueView {
 	h, f := &r.History, &r.Engine.Figures
-	running, waiting := h.Figures["requests_running_mean"], h.Figures["requests_waiting_mean"]
-	if !known(last(running)) && !known(last(waiting)) {
+	running, runningBand, runningReach := counts(h, "running")
+	waiting, waitingBand, waitingReach := counts(h, "waiting")
+	if !known(last(running.values)) && !known(last(waiting.values)) {
 		return nil
 	}
+	waiting.area = true
 	c := chart{
 		id: "queue-chart", title: "Requests waiting and running", height: 180, axis: newTimeAxis(h.End, h.WindowSeconds), end: h.End, format: digits,
-		lines: []line{{class: "waiting", label: "waiting", values: waiting, area: true}, {class: "running", label: "running", values: running}},
+		lines: []line{waiting, running}, bands: []band{waitingBand, runningBand}, reach: math.Max(runningReach, waitingReach),
 	}
 	if from.MaxNumSeqs > 0 {
 		c.limit, c.limitLabel = float64(from.MaxNumSeqs), fmt.Sprintf("max_num_seqs %d", from.MaxNumSeqs)
 	}
-	q := &queueView{Chart: c.draw(), Limit: c.limit, Unit: c.limitLabel}
-	requests := func(v float64) string { return withUnit(v, "{request}") }
+	q := &queueView{Chart: c.draw(), Bracket: c.reach > 0, Limit: c.limit, Unit: c.limitLabel}
 	q.Figures = figures(
-		figure{"Running", opt(f.Running, requests), peakNote(f.RunningMax), "mean over time of requests between first step and end, divided by completeness"},
-		figure{"Waiting", opt(f.Waiting, requests), peakNote(f.WaitingMax), "mean over time of requests before their first step"},
+		figure{"Running", requestsText(withoutBracket(f.RunningCount())), runningNote(f), "mean over time of requests between first step and end, divided by completeness; where some of them cannot be known, the middle of the least and the most"},
+		figure{"Waiting", requestsText(f.WaitingCount()), peakNote(f.WaitingMax, f.WaitingCount()), "mean over time of requests before their first step; a range where more than one of them may not have been seen, by the rate of arrivals and the running times"},
 		figure{"Time with a queue", opt(f.QueuePressure, percent), "", "time with a waiting request / wall time"},
 		figure{"Batch filled", opt(f.BatchUtilization, percent), "", "mean running requests while any runs / max_num_seqs"},
 	)
@@ -407,11 +410,62 @@ func newQueue(r *summary.EngineReport, from *summary.Source) *queueView {
 	return q
 }
 
-func peakNote(v *float64) string {
-	if !known(v) {
+// counts are the running or the waiting requests of each window as a line, which goes through the middle of the bracket where there is no number,
+// with the bracket, and how far the scale has to reach for those windows.
+func counts(h *summary.History, name string) (l line, b band, reach float64) {
+	prefix := "requests_" + name
+	means, upper := h.Figures[prefix+"_mean"], h.Figures[prefix+"_upper"]
+	l = line{class: name, label: name, values: make([]*float64, len(h.End))}
+	for i := range h.End {
+		c := h.CountAt(prefix, i)
+		v := c.Value()
+		if !sane(v) {
+			continue
+		}
+		if name == "running" {
+			c = withoutBracket(c)
+		}
+		l.values[i], l.at = &v, countText(c)
+		if i < len(upper) && known(upper[i]) && (i >= len(means) || !known(means[i])) {
+			reach = math.Max(reach, *upper[i])
+		}
+	}
+	return l, band{name, h.Figures[prefix+"_lower"], upper}, reach
+}
+
+// requestsText is a number of requests with its noun.
+func requestsText(c summary.Count) string {
+	switch text := countText(c); text {
+	case absent:
+		return absent
+	case "1":
+		return text + nbsp + "request"
+	default:
+		return text + nbsp + "requests"
+	}
+}
+
+// peakNote leaves out a peak that is of other windows, in which fewer waited.
+func peakNote(v *float64, c summary.Count) string {
+	if !known(v) || *v < c.Value() {
 		return ""
 	}
 	return "peak " + digits(*v)
+}
+
+// withoutBracket is for running requests, whose bracket is what would be if running times had grown: the mean is what to go by.
+func withoutBracket(c summary.Count) summary.Count {
+	c.Upper = math.NaN()
+	return c
+}
+
+func runningNote(f *summary.Figures) string {
+	c := f.RunningCount()
+	note := peakNote(f.RunningMax, c)
+	if c.Wide() && sane(c.Upper) {
+		note = strings.TrimPrefix(note+", between "+digits(c.Lower)+" and "+digits(c.Upper), ", ")
+	}
+	return note
 }
 
 // figures are those that are known.

@@ -65,6 +65,63 @@ func TestDialsOfWhatIsKnown(t *testing.T) {
 	assert.NotEmpty(t, both.Map)
 }
 
+// A queue is drawn and told however much of it is known.
+func TestQueueOfUnknownLength(t *testing.T) {
+	r := &summary.EngineReport{}
+	assert.Nil(t, newQueue(r, &summary.Source{}), "nothing known, nothing shown")
+	h := &r.History
+	h.WindowSeconds, h.End = 10, []int64{1010, 1020, 1030, 1040, 1050}
+	h.Figures = map[string][]*float64{
+		"requests_waiting_mean": column(20, gap, gap, gap, gap), "requests_waiting_lower": column(20, 40, 80, 90, 100), "requests_waiting_upper": column(20, gap, 120, 130, 140),
+		"requests_running_mean": column(16, 16, 16, 16, 16), "requests_running_lower": column(16, 16, 16, 16, 15), "requests_running_upper": column(16, 16, 16, 16, 9000),
+	}
+	f := &r.Engine.Figures
+	f.WaitingLower, f.WaitingUpper, f.WaitingMax = ptr(80.), ptr(120.), ptr(20.)
+	f.Running, f.RunningLower, f.RunningUpper, f.RunningMax = ptr(16.), ptr(15.), ptr(24.), ptr(17.)
+	q := newQueue(r, &summary.Source{})
+	chart := string(q.Chart)
+	assert.Contains(t, chart, `class="area waiting" d="M3330 867L3390 733 3450 333 3510 267 3570 200L`, "the number, the lower end, the middle")
+	assert.Contains(t, chart, `class="band waiting" d="M3450 200L3510 133L3570 67L3570 333L3510 400L3450 467z"`)
+	assert.Contains(t, chart, `class="band running"`)
+	assert.Contains(t, chart, "waiting 100–140 at the end, running 16 at the end", "and the scale is not that of the bracket of what is known")
+	assert.True(t, q.Bracket)
+	assert.Equal(t, "80–120 requests", plain(q.Figures[1].Value))
+	assert.Empty(t, q.Figures[1].Note, "the peak is of before")
+	assert.Equal(t, "16 requests", plain(q.Figures[0].Value))
+	assert.Equal(t, "peak 17, between 15 and 24", q.Figures[0].Note)
+
+	f.WaitingUpper, h.Figures["requests_waiting_upper"] = nil, nil
+	f.Running, f.RunningUpper, h.Figures["requests_running_mean"] = nil, nil, nil
+	q = newQueue(r, &summary.Source{})
+	assert.Contains(t, string(q.Chart), "waiting at least"+nbsp+"100 at the end")
+	assert.NotContains(t, string(q.Chart), `class="band waiting"`)
+	assert.Equal(t, "at least 80 requests", plain(q.Figures[1].Value))
+	assert.Equal(t, "at least 15 requests", plain(q.Figures[0].Value))
+
+	h.Figures = map[string][]*float64{"requests_waiting_mean": column(1, 2, 3, 4, 5)}
+	f.Waiting, f.WaitingLower = ptr(3.), nil
+	q = newQueue(r, &summary.Source{})
+	assert.False(t, q.Bracket, "a number alone has none")
+	assert.Equal(t, "3 requests", plain(q.Figures[1].Value))
+	assert.Equal(t, "peak 20", q.Figures[1].Note)
+}
+
+// A table of engines is sorted by the queue that is known, be it a number or not.
+func TestFleetByWaiting(t *testing.T) {
+	engine := func(key string, f summary.Figures) summary.Engine {
+		return summary.Engine{Instance: key, Key: key, Status: summary.StatusCurrent, Figures: f}
+	}
+	r := &summary.Report{Engines: []summary.Engine{
+		engine("number", summary.Figures{Waiting: ptr(50.)}), engine("none", summary.Figures{}), engine("bracket", summary.Figures{WaitingLower: ptr(60.), WaitingUpper: ptr(90.)}),
+		engine("least", summary.Figures{WaitingLower: ptr(80.)}), engine("grown", summary.Figures{Waiting: ptr(2.), WaitingLower: ptr(70.)}),
+	}}
+	var shown []string
+	for _, row := range newFleetView(View{Report: r, Sort: "waiting", Descending: true}).Rows {
+		shown = append(shown, row.Name+" "+plain(row.Waiting))
+	}
+	assert.Equal(t, []string{"least at least 80", "bracket 60–90", "grown at least 70", "number 50", "none –"}, shown)
+}
+
 func TestWorkloadChange(t *testing.T) {
 	for _, c := range []struct {
 		now, before float64

@@ -88,7 +88,7 @@ var columns = []struct {
 	{"busy", "Device busy", "time of forward passes / wall time", "num", true, func(e *summary.Engine) float64 { return orNaN(e.Figures.Utilization) }},
 	{"capacity", "Capacity used", "output tokens per second / those of a full engine", "num", true, func(e *summary.Engine) float64 { v, _ := capacityOf(&e.Figures); return v }},
 	{"occupied", "Occupied", "time with a running request / wall time", "num wide", true, func(e *summary.Engine) float64 { return orNaN(e.Figures.Occupancy) }},
-	{"waiting", "Waiting", "mean number of requests before their first step", "num", true, func(e *summary.Engine) float64 { return orNaN(e.Figures.Waiting) }},
+	{"waiting", "Waiting", "mean number of requests before their first step; a range where some of them have not been seen yet", "num", true, func(e *summary.Engine) float64 { return e.Figures.WaitingCount().Value() }},
 	{"ttft", "TTFT p95", "time to first token that 95 % of requests stay below", "num", true, func(e *summary.Engine) float64 {
 		if e.Requests.TTFT == nil {
 			return math.NaN()
@@ -256,7 +256,7 @@ func (f *fleetView) table(v View) {
 			Severity: engineSeverity(e), Name: engineName(e), Sub: strings.Join(append([]string{engineKind(e)}, e.Models...), " · "),
 			Link: "?" + engineQuery(v.Report, e).Encode(), Verdict: verdictLabel(e.Diagnosis.Verdict), Confidence: e.Diagnosis.Confidence,
 			Busy: opt(e.Figures.Utilization, percent), Occupied: opt(e.Figures.Occupancy, percent),
-			Waiting: opt(e.Figures.Waiting, digits), TTFT: absent, Rate: opt(e.Requests.Rate, digits),
+			Waiting: countText(e.Figures.WaitingCount()), TTFT: absent, Rate: opt(e.Requests.Rate, digits),
 			Status: statusLabels[e.Status], Stale: e.Status == summary.StatusStale,
 			BusyBar: bar("busy", e.Figures.Utilization, nil, nil),
 		}

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/otelcol-serving/otelcol-serving/internal/summary"
 )
 
 // nbsp keeps a number and its unit on one line.
@@ -159,6 +161,20 @@ func opt(v *float64, format func(float64) string) string {
 		return absent
 	}
 	return format(*v)
+}
+
+// countText is how many requests: a range where one number cannot stand for it, and how many at least where no more is known.
+func countText(c summary.Count) string {
+	switch {
+	case !sane(c.Value()), c.AtLeast() && c.Lower <= 0:
+		return absent
+	case c.AtLeast():
+		return "at least" + nbsp + digits(c.Lower)
+	case c.Wide() && sane(c.Upper):
+		return digits(c.Lower) + "–" + digits(c.Upper)
+	default:
+		return digits(c.Mean)
+	}
 }
 
 // settings are command line flags, configuration keys and environment variables in a sentence.

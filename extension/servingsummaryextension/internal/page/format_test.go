@@ -131,6 +131,38 @@ func TestCapacityText(t *testing.T) {
 	}
 }
 
+func TestCountText(t *testing.T) {
+	for _, c := range []struct {
+		mean, lower, upper   float64
+		text, waits, running string
+	}{
+		{gap, gap, gap, "–", "–", "–"},
+		{gap, 0, gap, "–", "–", "–"},
+		{0, 0, 0, "0", "0 requests", "0 requests"},
+		{1, 1, 1.4, "1", "1 request", "1 request"},
+		{110, 109, 112, "110", "110 requests", "110 requests"},
+		{1240, 1180, 1300, "1240", "1240 requests", "1240 requests"},
+		{1240, 1080, 1400, "1080–1400", "1080–1400 requests", "1240 requests"},
+		{gap, 10800, 14000, "10 800–14 000", "10 800–14 000 requests", "12 400 requests"},
+		{gap, 40, gap, "at least 40", "at least 40 requests", "at least 40 requests"},
+		{2, 40, gap, "at least 40", "at least 40 requests", "at least 40 requests"},
+		{gap, 40, 1e300, "–", "–", "–"},
+	} {
+		v := func(v float64) *float64 {
+			if math.IsNaN(v) {
+				return nil
+			}
+			return &v
+		}
+		f := &summary.Figures{
+			Waiting: v(c.mean), WaitingLower: v(c.lower), WaitingUpper: v(c.upper), Running: v(c.mean), RunningLower: v(c.lower), RunningUpper: v(c.upper),
+		}
+		assert.Equal(t, c.text, plain(countText(f.WaitingCount())))
+		assert.Equal(t, c.waits, plain(requestsText(f.WaitingCount())))
+		assert.Equal(t, c.running, plain(requestsText(withoutBracket(f.RunningCount()))))
+	}
+}
+
 func TestGainText(t *testing.T) {
 	assert.Empty(t, gainText(nil))
 	assert.Equal(t, "up to 1.72× throughput", gainText(&summary.Gain{Factor: 1.724, Of: "throughput"}))

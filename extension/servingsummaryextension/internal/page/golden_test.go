@@ -65,7 +65,7 @@ func TestGolden(t *testing.T) {
 	lines := chart{
 		id: "lines", title: "Requests <b> & \"c\"", height: 100, axis: axis, end: h.End, format: digits, limit: 40, limitLabel: "max_num_seqs 40",
 		lines: []line{{class: "waiting", label: "waiting", area: true, values: column(0, 2, gap, 4, 6)}, {class: "running", label: "running", values: column(4, 8, 16, gap, 32)}},
-		lower: column(2, 6, 12, gap, 28), upper: column(6, 10, 20, gap, 36),
+		bands: []band{{lower: column(2, 6, 12, gap, 28), upper: column(6, 10, 20, gap, 36)}, {class: "none", lower: column(1), upper: column(gap)}},
 	}
 	busy := dial{id: "busy", class: "busy", title: "Device busy", value: ptr(.57), lower: ptr(.53), upper: ptr(.64), mark: ptr(.99), markLabel: "a request was running"}
 	full := dial{id: "full", class: "capacity", title: "Capacity used", value: ptr(1.02), prefix: "≥" + nbsp}
@@ -148,7 +148,7 @@ func FuzzDrawings(f *testing.F) {
 		h.Figures["batch_mean"], h.Figures["step_duration"] = []*float64{&a, &b, &c, &d, &e}, []*float64{&e, &d, &c, &b, &a}
 		wellFormed(t, string(timeStrip("s", h)))
 		wellFormed(t, string(stepChart("p", h, &summary.StepLaw{A: a, B: b, BatchAtObjective: &c}, &d, 7, &e)))
-		l := chart{id: "l", axis: newTimeAxis(h.End, h.WindowSeconds), end: h.End, format: seconds, lines: []line{{values: []*float64{&a, &b, &c, &d, &e}}}, limit: a, lower: []*float64{&a, &b}, upper: []*float64{&c, &d}}
+		l := chart{id: "l", axis: newTimeAxis(h.End, h.WindowSeconds), end: h.End, format: seconds, lines: []line{{values: []*float64{&a, &b, &c, &d, &e}}}, limit: a, reach: e, bands: []band{{"b", []*float64{&a, &b}, []*float64{&c, &d}}}}
 		wellFormed(t, string(l.draw()))
 		wellFormed(t, string(spreadBar(&summary.Spread{P50: a, P95: b, P99: c}, &d)))
 		wellFormed(t, string(bar("b", &a, &b, &c)))

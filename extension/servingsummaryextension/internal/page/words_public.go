@@ -39,6 +39,12 @@ func Seconds(v *float64) string { return opt(v, seconds) }
 // Number without a unit, a dash where it is not known.
 func Number(v *float64) string { return opt(v, digits) }
 
+// Waiting is how many requests wait: a number, a range, or how many at least; a dash where it is not known.
+func Waiting(f *summary.Figures) string { return countText(f.WaitingCount()) }
+
+// Running is how many requests run, or how many at least; a dash where it is not known.
+func Running(f *summary.Figures) string { return countText(withoutBracket(f.RunningCount())) }
+
 // WithUnit is a number in a unit of UCUM.
 func WithUnit(v float64, unit string) string { return withUnit(v, unit) }
 

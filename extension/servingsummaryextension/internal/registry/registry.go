@@ -7,6 +7,7 @@ package registry
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -122,7 +123,7 @@ func ByPain(a, b summary.Engine) int {
 	return cmp.Or(
 		cmp.Compare(pain(&b), pain(&a)),
 		cmp.Compare(sureness(b.Diagnosis.Confidence), sureness(a.Diagnosis.Confidence)),
-		cmp.Compare(orZero(b.Figures.Waiting), orZero(a.Figures.Waiting)),
+		cmp.Compare(waiting(&b), waiting(&a)),
 		strings.Compare(a.Service, b.Service),
 		strings.Compare(a.Instance, b.Instance),
 		strings.Compare(a.Key, b.Key),
@@ -160,9 +161,10 @@ func sureness(confidence string) int {
 	return slices.Index([]string{string(diagnosis.None), string(diagnosis.Low), string(diagnosis.Medium), string(diagnosis.High)}, confidence)
 }
 
-func orZero(v *float64) float64 {
-	if v == nil {
-		return 0
+// waiting is how many requests wait, as far as is known.
+func waiting(e *summary.Engine) float64 {
+	if v := e.Figures.WaitingCount().Value(); !math.IsNaN(v) {
+		return v
 	}
-	return *v
+	return 0
 }

@@ -42,6 +42,23 @@ func engine(key, verdict, confidence string, waiting float64) summary.Engine {
 	return e
 }
 
+// Where requests wait comes before where fewer do, be their number known or not.
+func TestOrderByQueues(t *testing.T) {
+	bracket := func(key string, lower, upper float64) summary.Engine {
+		e := engine(key, "overload_building", "high", -1)
+		e.Figures.WaitingLower = &lower
+		if upper > 0 {
+			e.Figures.WaitingUpper = &upper
+		}
+		return e
+	}
+	r := New(summary.Collector{})
+	r.Register(&reporter{"a", []summary.Engine{
+		engine("a number", "overload_building", "high", 50), bracket("a bracket", 60, 90), bracket("the least", 80, 0), engine("none", "overload_building", "high", -1),
+	}})
+	assert.Equal(t, []string{"the least", "a bracket", "a number", "none"}, keys(r.Report(time.Unix(0, 0))))
+}
+
 func keys(r summary.Report) (k []string) {
 	for _, e := range r.Engines {
 		k = append(k, e.Key)

@@ -60,16 +60,28 @@
   let report = null; let version = ''; let range = 0; let zoomed = null;
   const sync = window.uPlot && uPlot.sync('time');
 
+  // Requests that wait or run in a window: the number, or the middle of its bracket, or how many at least.
+  const requests = (r, name, i) => {
+    const [mean, lower, upper] = ['mean', 'lower', 'upper'].map((end) => r.history.figures[`requests_${name}_${end}`]?.[i] ?? null);
+    return { value: mean ?? (lower !== null && upper !== null ? (lower + upper) / 2 : lower), top: mean ?? upper ?? lower ?? 0 };
+  };
+
   const kinds = {
     busy: (r) => ({
       height: 150, format: percent, top: 1, x: r.history.end, shift: -r.history.window_seconds / 2,
       lines: [['upper', 'device_utilization_upper', null], ['lower', 'device_utilization_lower', null], ['a request ran', 'occupancy', '--occupied', [4, 3]], ['device busy', 'device_utilization', '--running']]
         .map(([label, key, c, dash]) => ({ label, values: r.history.figures[key], colour: c, dash })),
-      band: [1, 2],
+      bands: [[1, 2, '--device-1']],
     }),
     queue: (r) => ({
       height: 200, format: number, x: r.history.end, shift: -r.history.window_seconds / 2,
-      lines: [{ label: 'waiting', values: r.history.figures.requests_waiting_mean, colour: '--queue', fill: true }, { label: 'running', values: r.history.figures.requests_running_mean, colour: '--running' }],
+      lines: [
+        ...['waiting', 'running'].flatMap((name) => [['at most', 'upper'], ['at least', 'lower']].map(([label, end]) => ({ label: `${name}, ${label}`, values: r.history.figures[`requests_${name}_${end}`], colour: null }))),
+        ...[['waiting', '--queue', true], ['running', '--running', false]].map(([name, c, fill]) => ({ label: name, values: r.history.end.map((t, i) => requests(r, name, i).value), colour: c, fill })),
+      ],
+      bands: [[1, 2, '--queue'], [3, 4, '--running']],
+      // The bracket of a window whose number is known may go beyond the scale.
+      reach: (from, to) => report.history.end.reduce((top, t, i) => t < from || t > to ? top : Math.max(top, requests(report, 'waiting', i).top, requests(report, 'running', i).top), 0),
     }),
   };
   for (const name of ['ttft', 'tpot', 'e2e']) {
@@ -94,12 +106,15 @@
       width: box.clientWidth, height: k.height, padding: [8, 18, 0, 0],
       cursor: { sync: { key: 'time', setSeries: false }, drag: { x: true, y: false, setScale: false }, points: { size: 7 } },
       legend: { live: true, isolate: false },
-      scales: { x: { time: true, range: (u) => shown(u.data[0]) }, y: { range: (u, min, max) => [0, k.top || Math.max(max || 0, limit && limit < (max || 0) * 2.5 ? limit : 0) * 1.08 || 1] } },
+      scales: { x: { time: true, range: (u) => shown(u.data[0]) }, y: { range: (u, min, max) => {
+        const most = (k.reach ? k.reach(...shown(u.data[0])) : max) || 0;
+        return [0, k.top || Math.max(most, limit && limit < most * 2.5 ? limit : 0) * 1.08 || 1];
+      } } },
       axes: [
         { stroke: text, grid: { stroke: grid, width: 1 }, ticks: { show: false }, font, size: 26, space: 70, values: (u, ts) => ts.map((t) => localClock.format(new Date(t * 1000)).slice(0, 5)) },
         { stroke: text, grid: { stroke: grid, width: 1 }, ticks: { show: false }, font, size: 58, space: 34, values: (u, vs) => vs.map(k.format) },
       ],
-      bands: k.band ? [{ series: k.band, fill: fade(colour('--device-1'), 22) }] : [],
+      bands: (k.bands || []).map(([above, below, c]) => ({ series: [above, below], fill: fade(colour(c), 22) })),
       series: [{ value: (u, t) => t == null ? '–' : localClock.format(new Date(t * 1000)) }, ...k.lines.map((l) => ({
         label: l.label, stroke: l.colour ? colour(l.colour) : 'transparent', width: l.colour ? 2 : 0, dash: l.dash, fill: l.fill ? fade(colour(l.colour), 28) : undefined,
         points: { show: false }, value: (u, v) => k.format(v),
