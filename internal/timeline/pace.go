@@ -73,7 +73,7 @@ type pace struct {
 	lo, hi  int64   // bins
 	perBin  float64 // 1 / bin, and of a fine bin
 	perFine float64
-	u       []float64 // decoding time of each bin, s
+	u       []float32 // decoding time of each bin, s
 	doubt   float64   // steps by which the window's may be off, by what its requests are
 
 	from int64 // bin; of the last window weighed
@@ -107,7 +107,7 @@ type paceRow struct {
 	i              int32
 }
 
-func (p *pace) memory() int { return cap(p.tokens)*4 + cap(p.u)*8 }
+func (p *pace) memory() int { return cap(p.tokens)*4 + cap(p.u)*4 }
 
 // restart forgets what belongs to moments, for the engine's clock was set back.
 func (p *pace) restart() {
@@ -187,7 +187,7 @@ func (p *pace) at(m *prefills, ns int64) float32 {
 	if i >= p.hi-p.lo {
 		return float32(p.hi - p.lo)
 	}
-	return float32(float64(i) + min(max(p.part(m, p.lo+i, ns)/p.u[i], 0), 1))
+	return float32(float64(i) + min(max(p.part(m, p.lo+i, ns)/float64(p.u[i]), 0), 1))
 }
 
 // quotient is n / d for an n that is not negative and a result below 2^50, with inverse about 1 / d: dividing integers takes
@@ -268,7 +268,7 @@ func (p *pace) lay(t *Timeline, w0, w1 int64, e *estimate) bool {
 		}
 		d = max(d, least)
 		c += d
-		u, cum = append(u, d), append(cum, c)
+		u, cum = append(u, float32(d)), append(cum, c)
 	}
 	p.u, p.cum = u, cum
 	k := 0
@@ -481,7 +481,7 @@ func (p *pace) correct(sweeps int, deficits bool) {
 		size = 0
 		for i := range n {
 			if say[i] > none {
-				size += p.u[i] * off[i] * off[i] / say[i]
+				size += float64(p.u[i]) * off[i] * off[i] / say[i]
 			}
 		}
 		if !(left > noise) || !(size > 0) {
@@ -497,10 +497,10 @@ func (p *pace) correct(sweeps int, deficits bool) {
 			d := keep * along[i]
 			if say[i] > none {
 				d += off[i] / say[i]
-				curve += paceDamp * p.u[i] * say[i] * d * d
+				curve += paceDamp * float64(p.u[i]) * say[i] * d * d
 			}
 			along[i] = d
-			c += d * p.u[i]
+			c += d * float64(p.u[i])
 			cum = append(cum, c)
 		}
 		clear(back)
@@ -539,7 +539,7 @@ const minPaceSteps = 3
 func (p *pace) sum() {
 	cum, c := append(p.cum[:0], 0), 0.0
 	for i, u := range p.u {
-		c += u * float64(p.rate[uint64(p.lo+int64(i))%paceLen]) //nolint:gosec // not negative
+		c += float64(u) * float64(p.rate[uint64(p.lo+int64(i))%paceLen]) //nolint:gosec // not negative
 		cum = append(cum, c)
 	}
 	p.cum = cum
@@ -798,7 +798,7 @@ func (p *pace) weigh(h *history, m *prefills, w1 int64) {
 	last, known := h.at(p.lo * max(p.bin, 1))
 	_, entry := m.cover(p.lo * p.bin)
 	for i := int64(0); i < int64(len(p.u)) && (p.lo+i+1)*p.bin <= w1; i++ {
-		n := p.u[i] * float64(p.rate[(p.lo+i)%paceLen])
+		n := float64(p.u[i]) * float64(p.rate[(p.lo+i)%paceLen])
 		now, ok := h.at((p.lo + i + 1) * p.bin)
 		prefills := -float64(entry)
 		_, entry = m.coverFrom((p.lo+i+1)*p.bin, entry)
