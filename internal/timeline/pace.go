@@ -41,8 +41,8 @@ const (
 	paceLeast, leastTime = 1, 0.002
 	// A request can have made fewer steps than the engine, if it was preempted, but not more. Where it lacks more than
 	// paceSlack steps, and more than others are off by in the other direction, it has little say; where that takes more than
-	// paceLost of all say away, paceMore sweeps are made.
-	paceSlack, paceLost, paceMore = 3, 0.05, 9
+	// paceLost of all say away, paceMore sweeps are made, and paceAgain times more: who lacks how much shows better each time.
+	paceSlack, paceLost, paceMore, paceAgain = 3, 0.05, 9, 2
 	// finePerBin divides a bin for the tokens of prompts.
 	finePerBin = 8
 	fineLen    = paceLen * finePerBin
@@ -65,6 +65,7 @@ type pace struct {
 	prefill   float64    // s in prefill steps
 	made      float64    // output tokens meanwhile
 	share     float64    // of the last window's time that went into prompts
+	lost      float64    // share of say that requests lost in the last window that had made fewer steps than the engine
 	spread    float64    // steps that requests made more than they seemed to have, mean of those that did
 	unusual   int        // windows in a row whose step contradicts the law
 
@@ -422,7 +423,10 @@ func (p *pace) solve(t *Timeline, w0, w1 int64, e *estimate) bool {
 	}
 	p.first = max(p.first, p.next-paceLen)
 
-	p.correct(paceSweeps+int((w1-w0)/p.bin)/pacePerSweep, !masked)
+	p.lost = p.correct(paceSweeps+int((w1-w0)/p.bin)/pacePerSweep, !masked)
+	for again := 0; p.lost > paceLost && again < paceAgain; again++ {
+		p.lost = max(p.correct(paceMore, true), paceLost+1e-9)
+	}
 	for i := range n {
 		if r := rate(i); *r < paceLeast {
 			*r = paceLeast
@@ -432,14 +436,15 @@ func (p *pace) solve(t *Timeline, w0, w1 int64, e *estimate) bool {
 	return true
 }
 
-// correct brings the pace nearer to what the requests say, in so many sweeps. With deficits, requests may have made fewer steps than the engine.
-func (p *pace) correct(sweeps int, deficits bool) {
+// correct brings the pace nearer to what the requests say, in so many sweeps. With deficits, requests may have made fewer steps than the
+// engine; it reports the share of all say that this takes away.
+func (p *pace) correct(sweeps int, deficits bool) (lost float64) {
 	n, rows := len(p.u), p.rows
 	p.sum()
 	cum, say, off := p.cum, zeros(p.say, n+1), zeros(p.off, n+1)
 	p.say, p.off = say, off
 	limit := max(p.spread, paceSlack)
-	var left, noise, all, lost float64
+	var left, noise, all, deficit float64
 	for i := range rows {
 		x := &rows[i]
 		a, inA := split(x.from, n)
@@ -450,7 +455,7 @@ func (p *pace) correct(sweeps int, deficits bool) {
 		all += w
 		if deficits && -miss > limit {
 			y := limit / miss
-			lost += w * (1 - y*y)
+			deficit += w * (1 - y*y)
 			w *= y * y
 		}
 		x.say = float32(w)
@@ -466,7 +471,7 @@ func (p *pace) correct(sweeps int, deficits bool) {
 		off[b] -= e * (1 - inB)
 		off[b+1] -= e * inB
 	}
-	if lost > paceLost*all {
+	if lost = deficit / max(all, 1e-9); lost > paceLost {
 		sweeps += paceMore
 	}
 	for i := 1; i <= n; i++ {
@@ -530,6 +535,7 @@ func (p *pace) correct(sweeps int, deficits bool) {
 		}
 	}
 	p.cum = cum
+	return lost
 }
 
 // minPaceSteps is the decode steps of a window below which nothing is said about their mean.
@@ -716,8 +722,13 @@ func (p *pace) observe(w0, w1 int64, step, steps, batch float64) {
 	p.law().add(batch, step, tokens)
 }
 
-// maxDoubt is the relative error to be expected of a window's step beyond which it is not given.
-const maxDoubt = 0.03
+// maxDoubt is the relative error to be expected of a window's step beyond which it is not given, and maxDoubtLost the same where requests were
+// preempted: they are off by less then, for those that lack steps are not believed.
+const maxDoubt, maxDoubtLost = 0.03, 0.017
+
+// mostLost is the share of all say from which on it is not preemption that takes it away: 0.35 at most where every second request is preempted,
+// and 0.6 where output tokens are wrong at random.
+const mostLost = 0.5
 
 const (
 	// doubtPerStep is the error of a window's steps for each step that its requests are off by: found by simulation.
@@ -731,7 +742,14 @@ const (
 // doubtful reports whether the step of the window just solved is to be expected to be off by more than maxDoubt: its requests
 // contradict each other, or it is what prompts have left of the time and contradicts what is known. prompts is their time, s.
 func (p *pace) doubtful(w0, w1 int64, step, steps, prompts float64) bool {
-	if doubtPerStep*p.doubt > maxDoubt*steps {
+	limit := maxDoubt
+	switch {
+	case p.lost > mostLost:
+		return true
+	case p.lost > paceLost:
+		limit = maxDoubtLost
+	}
+	if doubtPerStep*p.doubt > limit*steps {
 		return true
 	}
 	if !p.masked || prompts < mostlyRead*step*steps {

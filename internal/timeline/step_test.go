@@ -105,9 +105,11 @@ func TestStepOfPreemptedRequests(t *testing.T) {
 		require.Greater(t, n, 30, "with %v of them", share)
 		assert.InEpsilon(t, 1./40, mean/float64(n), 0.012, "with %v of them", share)
 	}
-	_, bias, given := stepErrors(t, "v1-preempt", enginesim.Workload{Lengths: enginesim.LengthsLong, Arrivals: enginesim.Poisson}, 1.2, Config{})
+	mae, bias, given := stepErrors(t, "v1-preempt", enginesim.Workload{Lengths: enginesim.LengthsLong, Arrivals: enginesim.Poisson}, 1.2, Config{})
+	t.Logf("off by %.4f (%+.4f), given in %.3f", mae, bias, given)
 	assert.LessOrEqual(t, math.Abs(bias), 0.007)
-	assert.GreaterOrEqual(t, given, 0.9)
+	assert.LessOrEqual(t, mae, 0.027)
+	assert.GreaterOrEqual(t, given, 0.7)
 }
 
 // Requests that contradict each other tell no step.
@@ -164,6 +166,12 @@ func TestDoubtful(t *testing.T) {
 	assert.False(t, ask(0.05, 0))
 	p.doubt = 0.8
 	assert.True(t, ask(0.05, 0), "more than 3 % of 20 steps")
+	p.lost, p.doubt = 0.2, 0.5
+	assert.True(t, ask(0.05, 0), "of requests of which many are not believed more is asked")
+	p.doubt = 0.4
+	assert.False(t, ask(0.05, 0))
+	p.lost = 0.55
+	assert.True(t, ask(0.05, 0), "and where hardly any is believed there is no step")
 }
 
 func TestStepLawNear(t *testing.T) {
