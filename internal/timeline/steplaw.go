@@ -269,7 +269,9 @@ const (
 // full is what the engine made while requests waited for it all the time: no law is needed then.
 type full struct {
 	tokens, time float64 // decayed
-	prompts      float64 // s of it that went into prompts, decayed
+	// prompts is what was read meanwhile, decayed: the prompts' s where they have steps of their own, else their tokens, for what a token takes is
+	// known better later. each is what one of either takes, s.
+	prompts, each float64
 	// The same of all windows, full or not, since the batch has had time to get the mix of a lasting load.
 	allTokens, allPrompts float64
 	age                   float64 // s
@@ -281,10 +283,11 @@ type full struct {
 // rate is the output tokens per second of a full engine with the prompts that come in the long run: it is full when
 // many come.
 func (f *full) rate() float64 {
-	if !(f.allTokens > 0) || f.prompts > mostlyPrompts*f.time {
+	prompts := f.each * f.prompts
+	if !(f.allTokens > 0) || prompts > mostlyPrompts*f.time {
 		return f.tokens / f.time
 	}
-	return 1 / ((f.time-f.prompts)/f.tokens + f.allPrompts/f.allTokens)
+	return 1 / ((f.time-prompts)/f.tokens + f.each*f.allPrompts/f.allTokens)
 }
 
 // add takes a window with its output tokens per second and its waiting requests.
@@ -296,9 +299,14 @@ func (f *full) add(w *Window, t *Timeline, out, m, waiting float64) {
 	if f.masked != t.pace.masked { // it took prompts' time for something else
 		*f = full{masked: t.pace.masked, limited: f.limited}
 	}
+	read := t.pace.share
+	f.each = 1
+	if !t.pace.masked {
+		read, f.each = t.pace.read, t.pace.tokenTime
+	}
 	if f.age += length; f.age > 2*max(20, t.lengths.residual()) {
 		f.allTokens += out * length
-		f.allPrompts += t.pace.share * length
+		f.allPrompts += read * length
 	}
 	if waiting < 2 || w.Value(QueuePressure) < 0.98 {
 		f.streak = 0
@@ -309,7 +317,7 @@ func (f *full) add(w *Window, t *Timeline, out, m, waiting float64) {
 	if lasting {
 		f.tokens += out * length
 		f.time += length
-		f.prompts += t.pace.share * length
+		f.prompts += read * length
 	}
 	if w.Value(RunningMax) < 0.85*m && (lasting || t.pace.share < unmetPrompts) {
 		f.limited += length
