@@ -73,6 +73,26 @@ func TestPrefillStepsShare(t *testing.T) {
 	assert.InEpsilon(t, 1, g.share(1, 1000), 0.01, "an engine of one request")
 }
 
+// A window in which nothing ran says nothing of the host's time.
+func TestPrefillStepsShareWhileIdle(t *testing.T) {
+	tl := New(Config{})
+	g := &tl.prefillSteps
+	for k := range 200 {
+		tokens := 50 + float64(k%101)
+		d := 0.020 + 0.00005*tokens
+		g.prompts, g.steps, g.time, g.host = g.prompts+1, g.steps+1, g.time+d, g.host+0.006
+		g.x, g.xx, g.xt = g.x+tokens, g.xx+tokens*tokens, g.xt+tokens*d
+	}
+	g.add(tl, &estimate{between: 0.006, betweenBase: 0.004, betweenSeq: 0.00002}, 0, 10*sec)
+	busy := g.share(256, 180)
+	for k := range int64(30) {
+		g.add(tl, &estimate{}, (k+1)*10*sec, (k+2)*10*sec)
+	}
+	assert.InEpsilon(t, busy, g.share(256, 180), 1e-6)
+	g.add(tl, &estimate{between: 0.02}, 310*sec, 320*sec)
+	assert.Greater(t, g.share(256, 180), 1.1*busy, "a slower host")
+}
+
 // TestLawIsCorrected: what a token of a prompt takes becomes known after most of the windows.
 func TestLawIsCorrected(t *testing.T) {
 	var l stepLaw
