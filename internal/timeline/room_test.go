@@ -93,6 +93,42 @@ func TestPrefillStepsShareWhileIdle(t *testing.T) {
 	assert.Greater(t, g.share(256, 180), 1.1*busy, "a slower host")
 }
 
+// Requests that ended say that there are more prompts to an output token than windows do: either may be right.
+func TestLawBracketOfTwoMixes(t *testing.T) {
+	const a, b, tokenTime, m = 0.012, 0.0003, 0.00004, 200.0
+	tl := New(Config{MaxNumSeqs: m})
+	tl.best = 1e6
+	tl.pace.tokenTime = tokenTime
+	for k := range 1000 {
+		batch := 50 + float64(k%150)
+		tl.pace.laws[0].add(batch, a+b*batch, 0)
+	}
+	rate := func(inPerOut float64) float64 { return m / (a + (b+tokenTime*inPerOut)*m) }
+	bracket := func(ended, windows float64) (float64, float64) {
+		tl.pace.in, tl.pace.out = ended*1000, 1000
+		tl.full = full{each: tokenTime, allTokens: 1000, allPrompts: windows * 1000}
+		wa, wb, lo, hi, _, ok := tl.pace.wall()
+		lower, upper, known := tl.lawBracket(largest{m, m, m, true, true}, stepRange{wa, wb, lo, hi, ok})
+		require.True(t, known)
+		return lower, upper
+	}
+	lower, upper := bracket(3, 3)
+	assert.InEpsilon(t, rate(3), (lower+upper)/2, 0.02)
+	assert.Less(t, upper, rate(2)*1.02)
+	assert.Less(t, upper/lower, 1.15)
+	for _, mix := range [][2]float64{{5, 3}, {3, 5}} {
+		wideLower, wideUpper := bracket(mix[0], mix[1])
+		assert.InEpsilon(t, upper, wideUpper, 1e-3)
+		assert.Less(t, wideLower, rate(5), "as many as any says")
+	}
+	tl.pace.in, tl.pace.out = 5000, 1000
+	tl.full = full{each: tokenTime}
+	wa, wb, lo, hi, _, ok := tl.pace.wall()
+	_, upper, known := tl.lawBracket(largest{m, m, m, true, true}, stepRange{wa, wb, lo, hi, ok})
+	require.True(t, known)
+	assert.Less(t, upper, rate(4), "no window has counted yet")
+}
+
 // TestLawIsCorrected: what a token of a prompt takes becomes known after most of the windows.
 func TestLawIsCorrected(t *testing.T) {
 	var l stepLaw

@@ -197,6 +197,12 @@ func (t *Timeline) capacityBracket(most largest, law stepRange) (lower, upper fl
 func (t *Timeline) lawBracket(most largest, law stepRange) (lower, upper float64, ok bool) {
 	perToken, _ := t.pace.prompts()
 	a, b, hi := law.a, law.b-perToken, law.hi
+	// Of an engine that has just begun, those that ended are the short ones, with more prompts to their output than all. What
+	// windows read and made knows of the long ones, but goes up and down with what arrives. It is both that may be.
+	fewer, more := perToken, perToken
+	if mix := t.full.each * t.full.allPrompts / t.full.allTokens; !t.pace.masked && t.full.allTokens > 0 {
+		fewer, more = min(perToken, mix), max(perToken, mix)
+	}
 	share := func(batch float64) float64 { return t.prefillSteps.share(batch, t.room.mean()) }
 	// Beyond the batches seen the step goes on by the law's slope, which is known the better the more windows were seen and the wider
 	// apart their batches were, and the less the further it goes. A step does not grow by more than its batch.
@@ -206,14 +212,14 @@ func (t *Timeline) lawBracket(most largest, law stepRange) (lower, upper float64
 	}
 	doubt = min(doubt, 1)
 	seen := a + b*hi
-	rate := func(batch, slope, more float64) float64 {
+	rate := func(batch, slope, perToken, again float64) float64 {
 		step := a + b*batch
 		if batch > hi {
 			step = seen + min(slope, seen/hi)*(batch-hi)
 		}
-		return batch / (step + perToken*(share(batch)+more)*batch)
+		return batch / (step + perToken*(share(batch)+again)*batch)
 	}
-	upper = rate(most.most, b*(1-doubt), 0) * (1 + lawError)
+	upper = rate(most.most, b*(1-doubt), fewer, 0) * (1 + lawError)
 	if upper > (1.1+lawError)*t.best*max(most.most/hi, 1) {
 		// From the largest batch seen to a full one, throughput grows by no more than the batch does. A law that
 		// promises more is contradicted by what was seen.
@@ -223,12 +229,12 @@ func (t *Timeline) lawBracket(most largest, law stepRange) (lower, upper float64
 	if !most.told || t.full.limited > minLimited {
 		least = min(least, hi) // it may be full with that
 	}
-	more := shareError * (1 - share(least))
+	again := shareError * (1 - share(least))
 	if most.cache && (most.told || hi < 0.95*most.batch) {
-		more += t.room.again(least)
+		again += t.room.again(least)
 	}
 	// A slope of next to nothing is as doubtful as any: far beyond what was seen the step may grow as fast as the batch.
-	lower = rate(least, b*(1+doubt)+doubt*doubt*seen/hi, more) / (1 + lawError)
+	lower = rate(least, b*(1+doubt)+doubt*doubt*seen/hi, more, again) / (1 + lawError)
 	return lower, max(upper, lower), true
 }
 
