@@ -307,9 +307,9 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 	}
 	if hasOuts || len(s.ran) == 0 {
 		w.Set(OutputThroughput, outTokens/length*sec*scale)
-		t.pace.share = est.prefillWall / length * sec
+		t.pace.share, t.pace.read = est.prefillWall/length*sec, inTokens/length*sec
 		if est.mode != ModeMasked {
-			t.pace.share = t.pace.tokenTime * inTokens / length * sec
+			t.pace.share = t.pace.tokenTime * t.pace.read
 		}
 		t.pace.prefill += est.prefillWall
 		t.pace.made += w.Value(OutputThroughput) * length / sec

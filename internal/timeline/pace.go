@@ -65,6 +65,7 @@ type pace struct {
 	prefill   float64    // s in prefill steps
 	made      float64    // output tokens meanwhile
 	share     float64    // of the last window's time that went into prompts
+	read      float64    // prompt tokens per second of the last window
 	lost      float64    // share of say that requests lost in the last window that had made fewer steps than the engine
 	spread    float64    // steps that requests made more than they seemed to have, mean of those that did
 	unusual   int        // windows in a row whose step contradicts the law

@@ -159,6 +159,26 @@ func TestPromptTokenTime(t *testing.T) {
 	assert.InEpsilon(t, c.Law.PrefillPerToken, tl.pace.tokenTime, 0.05)
 }
 
+// ... and so from the first requests on: the prompts beside them were noted before anybody knew how the engine takes them.
+func TestPromptTokenTimeAtOnce(t *testing.T) {
+	c, err := enginesim.Preset("v0-chunked")
+	require.NoError(t, err)
+	for seed := range uint64(3) {
+		c.Seed = seed + 3
+		res, err := enginesim.Run(c, enginesim.Workload{Lengths: enginesim.LengthsChat, Arrivals: enginesim.OnOff}, 1, 5*time.Minute)
+		require.NoError(t, err)
+		tl := New(Config{MaxNumSeqs: c.MaxNumSeqs})
+		n := 0
+		feed(tl, res.Exports, func() {
+			if ws := tl.Windows(); len(ws) > 0 && tl.pace.tokenTime > 0 {
+				n++
+				assert.InEpsilon(t, c.Law.PrefillPerToken, tl.pace.tokenTime, 0.5, "seed %d, before %v", c.Seed, ws[len(ws)-1].End.Sub(c.Start))
+			}
+		})
+		assert.Greater(t, n, 5)
+	}
+}
+
 // The device's figure is not taken in by an engine that mostly reads prompts.
 func TestHostPartOfPrompts(t *testing.T) {
 	c, err := enginesim.Preset("v0-hostbound")
@@ -209,7 +229,7 @@ func TestFullOfPrompts(t *testing.T) {
 	w := Window{}
 	w.Set(QueuePressure, 1)
 	w.Set(RunningMax, 50)
-	tl.pace.share = 0.6
+	tl.pace.masked, tl.pace.share = true, 0.6
 	for range 6 {
 		tl.full.add(&w, tl, 100, 100, 5)
 	}
@@ -226,9 +246,35 @@ func TestFullOfPrompts(t *testing.T) {
 	assert.InDelta(t, 0.0040, all, 1e-4)
 	assert.InEpsilon(t, 1/(0.004+all), tl.full.rate(), 1e-3)
 
-	tl.pace.masked = true
+	tl.pace.masked = false
 	tl.full.add(&w, tl, 100, 100, 0)
 	assert.Zero(t, tl.full.time, "another mode has other prompts")
+}
+
+// What a token of a prompt takes is known only after the first minutes: those before count by what is known then.
+func TestFullOfPromptsInMixedMode(t *testing.T) {
+	tl := New(Config{})
+	w := Window{}
+	w.Set(QueuePressure, 1)
+	w.Set(RunningMax, 50)
+	tl.pace.share, tl.pace.read, tl.pace.tokenTime = 0.1, 1000, 0.0001
+	add := func(waiting float64) { tl.full.add(&w, tl, 100, 100, waiting) }
+	for range 6 {
+		add(5)
+	}
+	assert.InEpsilon(t, 100, tl.full.rate(), 1e-6)
+	w.Set(QueuePressure, 0)
+	tl.pace.tokenTime, tl.pace.share = 0.004, 0.4 // far off, of few prompts
+	tl.pace.read = 100
+	add(0)
+	add(0)
+	tl.pace.tokenTime = 0.0001
+	tl.pace.read = 1000
+	add(0)
+	// Of five windows that count, two read a tenth of the prompts.
+	mix := tl.full.allPrompts / tl.full.allTokens
+	assert.InDelta(t, 6.4, mix, 0.4)
+	assert.InEpsilon(t, 1/(0.009+0.0001*mix), tl.full.rate(), 1e-3)
 }
 
 // The host's time after prefill steps is told from that after decode steps, at full load too.

@@ -111,16 +111,18 @@ type prefillSteps struct {
 	x       float64 // Σ tokens of a step
 	xx, xt  float64 // Σ tokens^2, Σ tokens x time
 
-	base, seq float64 // time outside of a step, by the running requests, s
+	between, base, seq float64 // time outside of a step, and by the running requests, s: of the last window that told
 }
 
 // add takes the prompts that began in a window.
 func (g *prefillSteps) add(t *Timeline, e *estimate, w0, w1 int64) {
 	f := math.Exp2(-float64(w1-w0) / roomHalfLife)
 	g.prompts, g.time, g.host, g.steps, g.x, g.xx, g.xt = g.prompts*f, g.time*f, g.host*f, g.steps*f, g.x*f, g.xx*f, g.xt*f
-	g.base, g.seq = e.between, 0
-	if e.betweenSeq > 0 {
-		g.base, g.seq = e.betweenBase, e.betweenSeq
+	if e.between > 0 { // an idle window does not know
+		g.between, g.base, g.seq = e.between, e.between, 0
+		if e.betweenSeq > 0 {
+			g.base, g.seq = e.betweenBase, e.betweenSeq
+		}
 	}
 	i, _ := slices.BinarySearchFunc(t.main, w0, func(r record, at int64) int { return cmp.Compare(r.rs, at) })
 	for i < len(t.main) && t.main[i].rs < w1 {
@@ -137,7 +139,7 @@ func (g *prefillSteps) add(t *Timeline, e *estimate, w0, w1 int64) {
 		d := float64(prefill)
 		g.prompts += n
 		g.time += d
-		g.host += e.between
+		g.host += g.between
 		g.steps++
 		g.x += tokens
 		g.xx += tokens * tokens

@@ -73,6 +73,62 @@ func TestPrefillStepsShare(t *testing.T) {
 	assert.InEpsilon(t, 1, g.share(1, 1000), 0.01, "an engine of one request")
 }
 
+// A window in which nothing ran says nothing of the host's time.
+func TestPrefillStepsShareWhileIdle(t *testing.T) {
+	tl := New(Config{})
+	g := &tl.prefillSteps
+	for k := range 200 {
+		tokens := 50 + float64(k%101)
+		d := 0.020 + 0.00005*tokens
+		g.prompts, g.steps, g.time, g.host = g.prompts+1, g.steps+1, g.time+d, g.host+0.006
+		g.x, g.xx, g.xt = g.x+tokens, g.xx+tokens*tokens, g.xt+tokens*d
+	}
+	g.add(tl, &estimate{between: 0.006, betweenBase: 0.004, betweenSeq: 0.00002}, 0, 10*sec)
+	busy := g.share(256, 180)
+	for k := range int64(30) {
+		g.add(tl, &estimate{}, (k+1)*10*sec, (k+2)*10*sec)
+	}
+	assert.InEpsilon(t, busy, g.share(256, 180), 1e-6)
+	g.add(tl, &estimate{between: 0.02}, 310*sec, 320*sec)
+	assert.Greater(t, g.share(256, 180), 1.1*busy, "a slower host")
+}
+
+// Requests that ended say that there are more prompts to an output token than windows do: either may be right.
+func TestLawBracketOfTwoMixes(t *testing.T) {
+	const a, b, tokenTime, m = 0.012, 0.0003, 0.00004, 200.0
+	tl := New(Config{MaxNumSeqs: m})
+	tl.best = 1e6
+	tl.pace.tokenTime = tokenTime
+	for k := range 1000 {
+		batch := 50 + float64(k%150)
+		tl.pace.laws[0].add(batch, a+b*batch, 0)
+	}
+	rate := func(inPerOut float64) float64 { return m / (a + (b+tokenTime*inPerOut)*m) }
+	bracket := func(ended, windows float64) (float64, float64) {
+		tl.pace.in, tl.pace.out = ended*1000, 1000
+		tl.full = full{each: tokenTime, allTokens: 1000, allPrompts: windows * 1000}
+		wa, wb, lo, hi, _, ok := tl.pace.wall()
+		lower, upper, known := tl.lawBracket(largest{m, m, m, true, true}, stepRange{wa, wb, lo, hi, ok})
+		require.True(t, known)
+		return lower, upper
+	}
+	lower, upper := bracket(3, 3)
+	assert.InEpsilon(t, rate(3), (lower+upper)/2, 0.02)
+	assert.Less(t, upper, rate(2)*1.02)
+	assert.Less(t, upper/lower, 1.15)
+	for _, mix := range [][2]float64{{5, 3}, {3, 5}} {
+		wideLower, wideUpper := bracket(mix[0], mix[1])
+		assert.InEpsilon(t, upper, wideUpper, 1e-3)
+		assert.Less(t, wideLower, rate(5), "as many as any says")
+	}
+	tl.pace.in, tl.pace.out = 5000, 1000
+	tl.full = full{each: tokenTime}
+	wa, wb, lo, hi, _, ok := tl.pace.wall()
+	_, upper, known := tl.lawBracket(largest{m, m, m, true, true}, stepRange{wa, wb, lo, hi, ok})
+	require.True(t, known)
+	assert.Less(t, upper, rate(4), "no window has counted yet")
+}
+
 // TestLawIsCorrected: what a token of a prompt takes becomes known after most of the windows.
 func TestLawIsCorrected(t *testing.T) {
 	var l stepLaw

@@ -197,6 +197,12 @@ func (t *Timeline) capacityBracket(most largest, law stepRange) (lower, upper fl
 func (t *Timeline) lawBracket(most largest, law stepRange) (lower, upper float64, ok bool) {
 	perToken, _ := t.pace.prompts()
 	a, b, hi := law.a, law.b-perToken, law.hi
+	// Of an engine that has just begun, those that ended are the short ones, with more prompts to their output than all. What
+	// windows read and made knows of the long ones, but goes up and down with what arrives. It is both that may be.
+	fewer, more := perToken, perToken
+	if mix := t.full.each * t.full.allPrompts / t.full.allTokens; !t.pace.masked && t.full.allTokens > 0 {
+		fewer, more = min(perToken, mix), max(perToken, mix)
+	}
 	share := func(batch float64) float64 { return t.prefillSteps.share(batch, t.room.mean()) }
 	// Beyond the batches seen the step goes on by the law's slope, which is known the better the more windows were seen and the wider
 	// apart their batches were, and the less the further it goes. A step does not grow by more than its batch.
@@ -206,14 +212,14 @@ func (t *Timeline) lawBracket(most largest, law stepRange) (lower, upper float64
 	}
 	doubt = min(doubt, 1)
 	seen := a + b*hi
-	rate := func(batch, slope, more float64) float64 {
+	rate := func(batch, slope, perToken, again float64) float64 {
 		step := a + b*batch
 		if batch > hi {
 			step = seen + min(slope, seen/hi)*(batch-hi)
 		}
-		return batch / (step + perToken*(share(batch)+more)*batch)
+		return batch / (step + perToken*(share(batch)+again)*batch)
 	}
-	upper = rate(most.most, b*(1-doubt), 0) * (1 + lawError)
+	upper = rate(most.most, b*(1-doubt), fewer, 0) * (1 + lawError)
 	if upper > (1.1+lawError)*t.best*max(most.most/hi, 1) {
 		// From the largest batch seen to a full one, throughput grows by no more than the batch does. A law that
 		// promises more is contradicted by what was seen.
@@ -223,12 +229,12 @@ func (t *Timeline) lawBracket(most largest, law stepRange) (lower, upper float64
 	if !most.told || t.full.limited > minLimited {
 		least = min(least, hi) // it may be full with that
 	}
-	more := shareError * (1 - share(least))
+	again := shareError * (1 - share(least))
 	if most.cache && (most.told || hi < 0.95*most.batch) {
-		more += t.room.again(least)
+		again += t.room.again(least)
 	}
 	// A slope of next to nothing is as doubtful as any: far beyond what was seen the step may grow as fast as the batch.
-	lower = rate(least, b*(1+doubt)+doubt*doubt*seen/hi, more) / (1 + lawError)
+	lower = rate(least, b*(1+doubt)+doubt*doubt*seen/hi, more, again) / (1 + lawError)
 	return lower, max(upper, lower), true
 }
 
@@ -269,7 +275,9 @@ const (
 // full is what the engine made while requests waited for it all the time: no law is needed then.
 type full struct {
 	tokens, time float64 // decayed
-	prompts      float64 // s of it that went into prompts, decayed
+	// prompts is what was read meanwhile, decayed: the prompts' s where they have steps of their own, else their tokens, for what a token takes is
+	// known better later. each is what one of either takes, s.
+	prompts, each float64
 	// The same of all windows, full or not, since the batch has had time to get the mix of a lasting load.
 	allTokens, allPrompts float64
 	age                   float64 // s
@@ -281,10 +289,11 @@ type full struct {
 // rate is the output tokens per second of a full engine with the prompts that come in the long run: it is full when
 // many come.
 func (f *full) rate() float64 {
-	if !(f.allTokens > 0) || f.prompts > mostlyPrompts*f.time {
+	prompts := f.each * f.prompts
+	if !(f.allTokens > 0) || prompts > mostlyPrompts*f.time {
 		return f.tokens / f.time
 	}
-	return 1 / ((f.time-f.prompts)/f.tokens + f.allPrompts/f.allTokens)
+	return 1 / ((f.time-prompts)/f.tokens + f.each*f.allPrompts/f.allTokens)
 }
 
 // add takes a window with its output tokens per second and its waiting requests.
@@ -296,9 +305,14 @@ func (f *full) add(w *Window, t *Timeline, out, m, waiting float64) {
 	if f.masked != t.pace.masked { // it took prompts' time for something else
 		*f = full{masked: t.pace.masked, limited: f.limited}
 	}
+	read := t.pace.share
+	f.each = 1
+	if !t.pace.masked {
+		read, f.each = t.pace.read, t.pace.tokenTime
+	}
 	if f.age += length; f.age > 2*max(20, t.lengths.residual()) {
 		f.allTokens += out * length
-		f.allPrompts += t.pace.share * length
+		f.allPrompts += read * length
 	}
 	if waiting < 2 || w.Value(QueuePressure) < 0.98 {
 		f.streak = 0
@@ -309,7 +323,7 @@ func (f *full) add(w *Window, t *Timeline, out, m, waiting float64) {
 	if lasting {
 		f.tokens += out * length
 		f.time += length
-		f.prompts += t.pace.share * length
+		f.prompts += read * length
 	}
 	if w.Value(RunningMax) < 0.85*m && (lasting || t.pace.share < unmetPrompts) {
 		f.limited += length

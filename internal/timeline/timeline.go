@@ -475,7 +475,8 @@ func (t *Timeline) move() {
 		t.room.add(r)
 		t.lengths.add(float64(r.re-r.rs)/sec, r.weight())
 		t.totals.add(float64(r.re-r.arrival())/sec, r.weight())
-		if t.device.mode() == ModeMixed || !r.has(hasForward) {
+		// Before the mode is found, too: requests that are learnt from soon had these prompts beside them.
+		if t.device.mode() != ModeMasked || !r.has(hasForward) {
 			t.pace.prompt(r, t.win)
 		}
 		t.queue.add(r.arrival(), r.weight(), t.win)
