@@ -23,10 +23,10 @@ type vote struct {
 	others     float64 // prefill windows of others
 	rest       float64 // decode time outside of the executor and the scheduler; < 0: unknown
 	sched      float64 // time in the scheduler; < 0: unknown
-	budget     float64 // rest where it may be negative
-	budgeted   bool
+	execute    float64 // < 0: unknown
 	batch      float64 // mean running requests of its life; 0: unknown
 	crowd      float64 // the same of the prefill steps of others
+	followed   bool    // another's prefill window follows its own at once
 }
 
 // ended is one request that ended in the window: its place, the mean batch of its decode steps (0: unknown), its decode time
@@ -52,6 +52,7 @@ type device struct {
 	others          float64 // prefill windows of others in the decode time
 	hostN, hostW    float64 // decode steps and requests with a known host part in the executor
 	host, maskedN   float64
+	followed        float64 // of maskedN, those whose prefill window another's follows at once
 	schedN, sched   float64 // S/L
 	passes, passed  float64 // passes of the scheduler, and their time
 	minPerStep      float64
@@ -61,24 +62,38 @@ type device struct {
 	maskedRes, mixRes float64    // decayed residuals of the vote
 	hostLaw           regression // E - F: per step, per step and batch
 	hostPart          regression // E - F: per request, per decode step, per decode step and batch
-	maskPart          regression // p - F: the same; the first is the prefill window's part without a forward pass
-	after             regression // the host's time after a step: per step, per decode step and batch, per prefill step and batch
-	afterN            float64
-	passLaw           regression // the scheduler's time: per pass, per pass and batch
-	cycles            regression // q: per decode step, per step and batch, per prefill window of another
-	part              float64    // of the last window, and at least what the host takes of a step of few requests
-	small             float64    // requests of a prefill step
-	lawN              float64    // requests in cycles
+	// p - F: the same; the first is the prefill window's part without a forward pass, less what it was thought to be.
+	maskPart regression
+	after    regression // the host's time after a step: per step, per decode step and batch, per prefill step and batch
+	afterN   float64
+	passLaw  regression // the scheduler's time: per pass, per pass and batch
+	cycles   regression // q: per decode step, per step and batch, per prefill window of another
+	part     float64    // of the last window, and at least what the host takes of a step of few requests
+	small    float64    // requests of a prefill step
+	lawN     float64    // requests in cycles
 	// With asynchronous output processing: runs of prefill windows that follow each other at once, per window; the time of the
-	// engine's loop outside of executor and scheduler, and the steps it was spent in.
-	runs        float64
-	loop, loops float64
+	// engine's loop outside of executor and scheduler, per step.
+	runs, loop  float64
 	swallowed   float64 // decayed share of ends inside another's prefill window
 	ends        float64
 	forwardSeen bool
 }
 
 type ratioSums struct{ num, den float64 }
+
+// nextStep is what a prefill window ends with where output is processed during the next step: the time from the
+// scheduler's pass to the forward pass, s, if that step decodes, and if it runs another prompt.
+type nextStep struct{ decode, prefill float64 }
+
+// shorter is by how much a prefill window is shorter where another follows it at once.
+func (n nextStep) shorter() float64 { return n.decode - n.prefill }
+
+const (
+	// prepareShare is the part of the host's time in the executor that comes before the forward pass.
+	prepareShare = 0.6
+	// loopRate is by how much of a preparation one request can move what is known of the loop.
+	loopRate = 0.02
+)
 
 // estimate is what a window's forward times come to. Times in s.
 type estimate struct {
@@ -105,7 +120,7 @@ func (d *device) begin(m *prefills, h *history, p *pace) {
 	d.sw, d.swAll = 0, 0
 	d.masked, d.mixed = ratioSums{}, ratioSums{}
 	d.steps, d.decode, d.fSteps, d.fDecode, d.others = 0, 0, 0, 0, 0
-	d.hostN, d.hostW, d.host, d.maskedN = 0, 0, 0, 0
+	d.hostN, d.hostW, d.host, d.maskedN, d.followed = 0, 0, 0, 0, 0
 	d.schedN, d.sched, d.passes, d.passed = 0, 0, 0, 0
 	d.minPerStep = math.Inf(1)
 }
@@ -149,7 +164,7 @@ func (d *device) add(r *record, i int32, w float64, over bool) float64 {
 		d.schedN += w
 		d.sched += w * float64(r.scheduler) / l
 	}
-	v := vote{f: f, p: p, q: q, l: l, n: -1, rest: -1, sched: -1}
+	v := vote{f: f, p: p, q: q, l: l, n: -1, rest: -1, sched: -1, execute: -1, followed: d.async() && d.mask.followed(first, k1)}
 	if r.has(hasSteps) {
 		n := float64(r.out) - 1
 		v.n, v.others, v.host = n, float64(k2-k1), -1
@@ -165,8 +180,8 @@ func (d *device) add(r *record, i int32, w float64, over bool) float64 {
 			v.host = max(0, float64(r.execute)-f)
 			if r.has(hasScheduler) {
 				m := v.others
-				v.budget, v.budgeted = q-(float64(r.execute)-p)-float64(r.scheduler)*(n+m)/(n+m+1), true
-				v.rest = max(v.budget, 0)
+				v.rest = max(q-(float64(r.execute)-p)-float64(r.scheduler)*(n+m)/(n+m+1), 0)
+				v.execute = float64(r.execute)
 			}
 			d.hostN += w * n
 			d.hostW += w
@@ -178,6 +193,9 @@ func (d *device) add(r *record, i int32, w float64, over bool) float64 {
 	d.masked.num += w * (f - p)
 	d.masked.den += w * q
 	d.maskedN += w
+	if v.followed {
+		d.followed += w
+	}
 	if over {
 		if k := len(d.ended) - 1; k >= 0 && d.ended[k].i == i {
 			v.batch = d.ended[k].batch
@@ -288,13 +306,20 @@ func (d *device) estimate(occupied, w0, w1 int64, batch, started float64) estima
 	async := d.async()
 	e.part = inExecutor
 	d.part = small
+	var next nextStep
+	thought := 0.0 // the part, before the requests are asked
 	if async || d.hostW == 0 {
-		guess := 0.002
+		thought = 0.002
+		doubt := 0.2 * thought
 		if async {
-			guess = inExecutor + pass + 0.6*perStep
+			next = nextStep{decode: prepareShare * perStep, prefill: prepareShare * inExecutor}
+			thought = inExecutor + pass + d.loop + next.decode
+			if doubt = 0.2*perStep + 1e-5; d.hostW == 0 { // all but the share is measured
+				doubt = 0.2*thought + 1e-5
+			}
 		}
-		if c, ok := d.maskPart.solve([3]prior{{guess, 0.2 * guess}, {0, 1}, {0, 0.001}}); ok {
-			e.part = min(max(c[0], inExecutor), 0.5)
+		if c, ok := d.maskPart.solve([3]prior{{0, doubt}, {0, 1}, {0, 0.001}}); ok {
+			e.part = min(max(thought+c[0], inExecutor), 0.5)
 		}
 	}
 
@@ -305,12 +330,14 @@ func (d *device) estimate(occupied, w0, w1 int64, batch, started float64) estima
 		return min(max(num/den, 0), 1)
 	}
 	d.part = max(d.part, e.part)
-	delta := density(d.masked.num+e.part*d.maskedN, d.masked.den)
+	delta := density(d.masked.num+e.part*d.maskedN-next.shorter()*d.followed, d.masked.den)
 	mixed := density(d.mixed.num, d.mixed.den)
+	runs := nPrefill
 	if async && nPrefill > 0 {
-		d.runs += 0.2 * (float64(d.mask.runs(k0, k1))/nPrefill - d.runs)
+		runs = float64(d.mask.runs(k0, k1))
+		d.runs += 0.2 * (runs/nPrefill - d.runs)
 	}
-	d.castVotes(delta, mixed, e.part, e.part-inExecutor, length)
+	d.castVotes(delta, mixed, e.part, thought, next, length)
 
 	e.ok = true
 	e.mode = d.mode()
@@ -323,7 +350,8 @@ func (d *device) estimate(occupied, w0, w1 int64, batch, started float64) estima
 		e.executeHost = density(d.host, d.mixed.den) * occ
 	} else {
 		e.delta = delta
-		e.prefill = max(0, inPrefill-nPrefill*e.part)
+		// Windows that follow each other overlap by the later one's preparation; one of a run ends with a decode step's.
+		e.prefill = max(0, inPrefill-nPrefill*e.part+max(0, nPrefill-runs)*next.decode)
 		e.decode = delta * outside
 		steps := 0.0
 		if d.fSteps > 0 {
@@ -331,9 +359,8 @@ func (d *device) estimate(occupied, w0, w1 int64, batch, started float64) estima
 			n, m := d.fSteps, d.others
 			forward := delta * d.fDecode / n
 			between := d.between(pass, pass-(e.part-inExecutor))
-			if async && d.loops > 0 {
-				// What is told by what all else accounts for needs no guess.
-				between = d.runs * (pass - (e.part - inExecutor) + max(d.loop/d.loops, 0))
+			if async && d.hostW > 0 {
+				between = -d.runs * next.decode
 			}
 			e.between = between
 			if a, ok := d.afterPrefill(batch); ok && !async {
@@ -398,8 +425,9 @@ func (d *device) afterPrefill(batch float64) (linear, bool) {
 }
 
 // castVotes lets every request that ended in the window, once, speak for a mode and about the
-// host parts. swallowed is what a prefill window holds of the loop and, with asynchronous output processing, of the next step.
-func (d *device) castVotes(masked, mixed, part, swallowed, length float64) {
+// host parts. part is the prefill window's without a forward pass where no other window follows it at once, thought what it was
+// thought to be before requests were asked (0: they are not).
+func (d *device) castVotes(masked, mixed, part, thought float64, next nextStep, length float64) {
 	if len(d.votes) == 0 {
 		return
 	}
@@ -414,11 +442,13 @@ func (d *device) castVotes(masked, mixed, part, swallowed, length float64) {
 	d.passLaw.fade(fade)
 	d.afterN *= fade
 	d.lawN *= fade
-	d.loop *= fade
-	d.loops *= fade
 	for _, v := range d.votes {
 		scale := 1 / (v.l + 0.25)
-		a := (v.f - max(0, v.p-part) - masked*v.q) * scale
+		p := v.p
+		if v.followed {
+			p += next.shorter()
+		}
+		a := (v.f - max(0, p-part) - masked*v.q) * scale
 		b := (v.f - mixed*v.l) * scale
 		d.maskedRes += a * a
 		d.mixRes += b * b
@@ -436,16 +466,23 @@ func (d *device) castVotes(masked, mixed, part, swallowed, length float64) {
 			d.hostLaw.add(v.n+1, v.n*v.batch+d.small, 0, v.host, weight(v.host, 0.0005))
 			d.hostPart.add(1, v.n, v.n*v.batch, v.host, steep(v.host, 0.0005))
 		}
-		d.maskPart.add(1, v.n, v.n*v.batch, v.p-v.f, steep(v.p-v.f, 0.001))
+		if thought > 0 {
+			d.maskPart.add(1, v.n, v.n*v.batch, p-v.f-thought, steep(p-v.f, 0.001))
+		}
 		if v.sched >= 0 {
 			n := v.n + v.others + 1
 			d.passLaw.add(n, (v.n+1)*v.batch+v.others*v.crowd, 0, v.sched, weight(v.sched, 0.0001))
 		}
-		if v.n > 0 && v.budgeted {
-			// Of the time without any prefill window each run of them has swallowed the begin of a decode step.
-			runs := v.others * d.runs
-			d.loop += v.budget + runs*swallowed
-			d.loops += v.n + 1 + runs
+		if next.decode > 0 && v.n > 0 && v.sched >= 0 && v.execute >= 0 {
+			// Each run of prefill windows of others has swallowed a preparation, its own ends with one; the engine's scheduler
+			// passed for its prompt, its steps, the prompts of others, and the step in which it ended.
+			loop := (p + v.q - v.execute - v.sched*(v.n+1)/(v.n+v.others+2) + (v.others*d.runs-1)*next.decode) / (v.n + 1)
+			// The lower quartile: prompts of others that are not known yet add to it.
+			if loop > d.loop {
+				d.loop += 0.25 * loopRate * next.decode
+			} else {
+				d.loop = max(d.loop-0.75*loopRate*next.decode, 0)
+			}
 		}
 		if v.n > 0 && v.rest >= 0 {
 			d.after.add(v.n+v.others+1, v.n*v.batch, v.others*v.crowd, v.rest, weight(v.rest, 0.0005))

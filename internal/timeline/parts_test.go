@@ -61,6 +61,23 @@ func TestPrefillsCountSteps(t *testing.T) {
 	assert.Equal(t, 3, k)
 }
 
+// With asynchronous output processing a prefill window reaches into the next one. Requests of one step do not have the same stamps
+// to the nanosecond, and come in any order.
+func TestPrefillsThatOverlap(t *testing.T) {
+	var p prefills
+	p.add([]span{{10e8, 20e8}, {19e8, 30e8}})
+	p.add([]span{{19e8 + 300, 30e8 - 400}}) // of the second step: nothing new
+	p.add([]span{{10e8 - 300, 20e8 - 400}}) // of the first: what was cut does not close up with it any more
+	p.add([]span{{50e8, 60e8}})
+	_, k := p.cover(70e8)
+	assert.Equal(t, 3, k, "steps with prompts")
+	assert.Equal(t, 2, p.runs(0, k), "of which two follow each other")
+	for end, want := range map[int64]bool{20e8 - 400: true, 20e8: true, 20e8 + 200: true, 30e8: false, 30e8 - 400: false, 60e8: false} {
+		_, k = p.cover(end)
+		assert.Equal(t, want, p.followed(end, k), "window that ends at %d", end)
+	}
+}
+
 // TestBracketHolds draws a device's activity and requests over it: the truth is always inside.
 func TestBracketHolds(t *testing.T) {
 	width := 0.0

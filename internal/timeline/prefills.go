@@ -161,8 +161,8 @@ func (p *prefills) add(windows []span) {
 			p.partial++
 		}
 		a := max(w.a, prev.b)
-		if w.b <= a {
-			continue
+		if w.b <= a || w.b-a <= sameStep && a > w.a {
+			continue // of the same step as one that was cut before
 		}
 		p.entries = append(p.entries, prefillEntry{a, cum})
 		cum += w.b - a
@@ -236,11 +236,19 @@ func (p *prefills) coverAt(t int64, k int) int64 {
 func (p *prefills) runs(k0, k1 int) int {
 	n := 0
 	for k := k0; k < k1; k++ {
-		if k == 0 || p.entries[k-1].start+p.length(k-1) < p.entries[k].start {
+		if k == 0 || p.entries[k].start-p.entries[k-1].start-p.length(k-1) > sameStep {
 			n++
 		}
 	}
 	return n
+}
+
+// followed reports whether an entry begins where the one that ends at t does; k is what cover says of t.
+func (p *prefills) followed(t int64, k int) bool {
+	near := func(k int) bool {
+		return k > 0 && k < len(p.entries) && max(t-p.entries[k].start, p.entries[k].start-t) <= sameStep
+	}
+	return near(k-1) || near(k)
 }
 
 // drop forgets entries that ended before t.
