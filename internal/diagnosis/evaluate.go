@@ -21,10 +21,20 @@ func Evaluate(c *Config, in *Input) Diagnosis {
 	return d
 }
 
+// wrongLimit is how many times the limit of a batch requests must run for it to be wrong: those put back for want of memory seem to run.
+const wrongLimit = 1.5
+
 // evaluate also reports whether the data are unusable, rather than few.
 func evaluate(c *Config, in *Input) (d Diagnosis, unusable bool) {
 	f := Summarize(in)
 	s := &state{c: c, in: in, f: &f}
+	if f.Batch > wrongLimit*float64(in.MaxNumSeqs) && in.MaxNumSeqs > 0 {
+		// What is known to be wrong must not decide.
+		without := *in
+		without.MaxNumSeqs = 0
+		f = Summarize(&without)
+		s.in, s.wrongLimit = &without, in.MaxNumSeqs
+	}
 	d.Figures = f
 	if n := len(in.Windows); n > 0 {
 		d.Time = in.Windows[n-1].End
@@ -116,6 +126,9 @@ func (s *state) reservations() []string {
 	var all []string
 	if s.in.MaybeMixed {
 		all = append(all, "Replicas may share this engine's name: set service.instance.id on each.")
+	}
+	if s.wrongLimit > 0 {
+		all = append(all, fmt.Sprintf("engine::max_num_seqs is %d, but %s requests run at a time: it is not this engine's limit, and is not used.", s.wrongLimit, significant(s.f.Batch)))
 	}
 	if s.f.Flags.Has(timeline.Contradiction) {
 		all = append(all, "Some forward times cannot all be true of one device.")

@@ -211,6 +211,19 @@ func TestQueueOfUnknownLength(t *testing.T) {
 	assert.Equal(t, "Requests spend 90 % of their time to the first token waiting while 100 % of the 16 places in the batch are taken, and only 12 % of a step grows with the batch.", d.Sentence)
 }
 
+// A limit that more run than is no limit: nothing rests on it.
+func TestWrongLimit(t *testing.T) {
+	in := healthyInput().with(figures{timeline.RunningMean: 45, timeline.RunningMax: 60, timeline.WaitingMean: 20, timeline.WaitingMax: 30, timeline.QueuePressure: .9})
+	in.Requests.QueueTTFTShare, in.Requests.TTFT = .9, quantilesOf(1500, 4)
+	in.MaxNumSeqs = 4
+	d := evaluateDefault(in)
+	assert.NotContains(t, d.Sentence, "places in the batch")
+	assert.True(t, math.IsNaN(d.Figures.Fill))
+	assert.Contains(t, strings.Join(d.Caveats, " "), "engine::max_num_seqs is 4, but 45 requests run at a time")
+	in.MaxNumSeqs = 40
+	assert.NotContains(t, strings.Join(evaluateDefault(in).Caveats, " "), "engine::max_num_seqs is 40")
+}
+
 // Where some may wait unseen the sentence says what is known.
 func TestQueueOfRoughlyKnownLength(t *testing.T) {
 	nan := math.NaN()

@@ -17,9 +17,10 @@ import (
 
 // state is what a rule sees.
 type state struct {
-	c  *Config
-	in *Input
-	f  *Figures
+	c          *Config
+	in         *Input
+	f          *Figures
+	wrongLimit int // what engine::max_num_seqs says, where it cannot be
 }
 
 // quantity is one figure. All functions may give NaN for unknown.

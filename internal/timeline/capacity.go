@@ -47,6 +47,9 @@ func (t *Timeline) capacity(w *Window, est *estimate, occ, batch, waiting float6
 		return
 	}
 	w.Guard = GuardNarrow
+	if max(batch, hi) > wrongLimit*most.most {
+		return // the engine is not what it is said to be, or its requests are not
+	}
 	lower, upper, ok := t.capacityBracket(most, stepRange{a, b, lo, hi, ok})
 	if !ok {
 		return
@@ -163,6 +166,9 @@ func (t *Timeline) lawBracket(most largest, law stepRange) (lower, upper float64
 }
 
 const (
+	// wrongLimit is by how much larger than the largest batch batches that were seen make that one wrong. Requests that were put back seem to
+	// run: in internal/enginesim up to 1.3 times as many as there is room for.
+	wrongLimit = 1.5
 	// maxCapacityError is the relative error up to which a capacity is one figure.
 	maxCapacityError = 0.1
 	// measuredError is that of a capacity that was measured, besides so many standard errors of the lengths counted; lawError that of the law where batches

@@ -58,6 +58,9 @@ func tokenRate(n float64, a, b, w0, w1 int64) float64 {
 	return n * float64(hi-lo) / float64(b-a)
 }
 
+// minRunningSeen is the completeness below which running requests are withheld.
+const minRunningSeen = 0.3
+
 // minCompleteness is the completeness below which states and device figures are withheld.
 const minCompleteness = 0.8
 
@@ -208,6 +211,10 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 		}
 	}
 	w.Set(Completeness, complete)
+	if complete == 0 {
+		w.States[StateUnknown] = time.Duration(w1 - w0)
+		return // the engine was cut off before
+	}
 
 	p := t.cfg.SamplingProbability
 	thinned := t.shift > 0
@@ -368,18 +375,21 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 // least the same if running times have grown.
 func (t *Timeline) ran(w *Window, running, most, complete, least, waiting float64, seen int64) {
 	p, m := t.cfg.SamplingProbability, float64(t.cfg.MaxNumSeqs)
-	// An engine of whose batch more was seen than it is said to hold holds more.
+	lower := running / p
+	if lower > m {
+		m = 0 // it holds more than it is said to
+	}
 	bound := func(estimate, seen float64) float64 {
 		if m <= 0 {
 			return estimate
 		}
 		return min(estimate, max(m, seen))
 	}
-	lower := running / p
 	mean := bound(lower/max(complete, 0.05), lower)
 	w.Set(RunningLower, lower)
-	if seen != math.MaxInt64 && waiting >= 1 && !(m > 0 && mean >= 0.99*m) && t.begun.young(&t.running, seen) {
-		// Either something else than its limit keeps it from a larger batch, or long requests are still unseen.
+	young := seen != math.MaxInt64 && waiting >= 1 && !(m > 0 && mean >= 0.99*m) && t.begun.young(&t.running, seen)
+	if young || complete < minRunningSeen {
+		// Either something else than its limit keeps it from a larger batch, or long requests are still unseen; or most are.
 		if m > 0 {
 			w.Set(RunningUpper, max(m, lower))
 		}

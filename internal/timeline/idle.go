@@ -84,3 +84,23 @@ func (d *idle) learn(q float64) {
 		d.usual /= f
 	}
 }
+
+// newest is the request that was scheduled last, s: who waits behind it is not known.
+type newest struct {
+	rs   int64
+	wait float32
+}
+
+func (n *newest) add(r *record) {
+	if r.rs >= n.rs {
+		n.rs, n.wait = r.rs, r.queue
+	}
+}
+
+// cutOff reports whether requests stopped coming while the engine was busy, rather than it ran out of work: up to a moment nothing has
+// ended for long, the last to be scheduled had queued, and the last end came sooner after it than half of the requests take. Of a batch that is
+// served to its end somebody takes longer. What ran and waited since then nobody has seen.
+func (t *Timeline) cutOff(seen int64) bool {
+	return seen != math.MaxInt64 && seen > t.watermark && t.newest.wait > shortWait &&
+		float64(t.watermark-t.newest.rs)/sec < t.lengths.quantile(0.5)
+}

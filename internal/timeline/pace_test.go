@@ -113,7 +113,9 @@ func simulate(t *testing.T, name string, w enginesim.Workload, load float64, d t
 	require.NoError(t, err)
 	res, err := enginesim.Run(c, w, load, d)
 	require.NoError(t, err)
-	cfg.MaxNumSeqs = c.MaxNumSeqs
+	if cfg.MaxNumSeqs == 0 {
+		cfg.MaxNumSeqs = c.MaxNumSeqs
+	}
 	tl := New(cfg)
 	var ws []Window
 	feed(tl, res.Exports, func() { ws = append(ws, tl.Windows()...) })

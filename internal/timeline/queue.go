@@ -121,10 +121,14 @@ func (t *Timeline) unseen(w1, seen int64) unseen {
 	if seen == math.MaxInt64 || t.lengths.n == 0 {
 		return nobody
 	}
+	cut := t.cutOff(seen + 1)
+	if cut && w1 > seen {
+		return unseen{since: math.MinInt64}
+	}
 	w1 = min(w1, seen) // of what comes after nothing is known at all
 	scheduled := max(seen-int64(t.lengths.quantile(mostEnded)*sec), w1)
 	i := sort.Search(len(t.main), func(i int) bool { return t.main[i].rs > scheduled })
-	if i == 0 || t.main[i-1].rs < scheduled-maxScheduleGap*sec {
+	if i == 0 || t.main[i-1].rs < scheduled-maxScheduleGap*sec && !cut {
 		return nobody // nobody has waited since
 	}
 	since := int64(math.MinInt64)

@@ -268,6 +268,70 @@ func TestWaitingAtTheEnd(t *testing.T) {
 	}
 }
 
+// Where requests stop coming while others wait, nobody knows how many do.
+func TestCutOff(t *testing.T) {
+	const stop = 900
+	feed := func(reqs []llmrequest.Request, until float64) []Window {
+		tl := New(Config{MaxNumSeqs: 64})
+		slices.SortStableFunc(reqs, func(a, b llmrequest.Request) int { return int(int64(a.End) - int64(b.End)) })
+		last := 0.0
+		for i := range reqs {
+			if end := float64(int64(reqs[i].End)-simEpoch.UnixNano()) / sec; end < until {
+				tl.Add(&reqs[i])
+				last = max(last, end)
+			}
+		}
+		for s := 0.0; s < 600; s += 15 {
+			tl.Advance(simEpoch.Add(time.Duration((last + s) * sec)))
+		}
+		return tl.Windows()
+	}
+	reqs, arrived := overloaded(func(float64) float64 { return 10 }, 1500, 3)
+	r := rand.New(rand.NewPCG(8, 8))
+	for i := range reqs {
+		reqs[i] = plain(arrived[i], reqs[i].Value(llmrequest.Queue), 1+8*r.Float64(), 100)
+	}
+	inside, after := 0, 0
+	ws := feed(slices.Clone(reqs), stop)
+	for i := range ws {
+		w := &ws[i]
+		a := w.Start.Sub(simEpoch).Seconds()
+		truth := waitingAt(arrived, a, a+10)
+		if v, ok := w.Get(WaitingMean); ok {
+			assert.InDelta(t, truth, v, 1.5, "at %v", a)
+		}
+		if w.Has(WaitingUpper) {
+			assert.Less(t, a, float64(stop))
+			if truth <= w.Value(WaitingUpper)+1 && truth >= w.Value(WaitingLower)-1 {
+				inside++
+			}
+		}
+		if a >= stop {
+			after++
+			assert.Zero(t, w.Value(Completeness))
+			assert.Equal(t, w.End.Sub(w.Start), w.States[StateUnknown], "at %v", a)
+			assert.False(t, w.Has(RunningMean))
+			assert.False(t, w.Has(OutputThroughput))
+			assert.False(t, w.Has(Occupancy))
+		}
+	}
+	assert.Greater(t, after, 10)
+	assert.GreaterOrEqual(t, inside, 60)
+
+	// An engine that has served its queue to the end is idle.
+	var served []llmrequest.Request
+	for i, at := range arrived {
+		if at < 300 {
+			served = append(served, reqs[i])
+		}
+	}
+	ws = feed(served, math.Inf(1))
+	last := ws[len(ws)-1]
+	assert.Equal(t, last.End.Sub(last.Start), last.States[StateIdle])
+	assert.True(t, last.Has(WaitingMean))
+	assert.Zero(t, last.Value(WaitingMean))
+}
+
 // A batch is not larger than the engine's limit, unless it was seen to be.
 func TestRunningIsBounded(t *testing.T) {
 	for _, c := range []struct {
@@ -277,7 +341,7 @@ func TestRunningIsBounded(t *testing.T) {
 	}{
 		{0, 250, 250 / 0.95, 260 / 0.95, 250/0.9 + 3*math.Sqrt(250*0.1)/0.9},
 		{256, 250, 256, 260, 256},
-		{200, 250, 250, 260, 250},
+		{200, 250, 250 / 0.95, 260 / 0.95, 250/0.9 + 3*math.Sqrt(250*0.1)/0.9}, // a limit that is wrong bounds nothing
 		{1000, 250, 250 / 0.95, 260 / 0.95, 250/0.9 + 3*math.Sqrt(250*0.1)/0.9},
 	} {
 		tl := New(Config{MaxNumSeqs: c.limit})

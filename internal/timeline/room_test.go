@@ -208,3 +208,19 @@ func TestKVCacheLimitsTheBatch(t *testing.T) {
 		assert.Equal(t, GuardUnknown, ws[i].Guard)
 	}
 }
+
+// A largest batch that is exceeded all the time is none.
+func TestNoCapacityOfAWrongLimit(t *testing.T) {
+	for _, c := range []Config{{MaxNumSeqs: 4}, {MaxNumSeqs: 256, KVCacheTokens: 1}} {
+		_, _, ws := simulate(t, "v1", enginesim.Workload{Lengths: enginesim.LengthsChat, Arrivals: enginesim.Poisson}, 0.5, 10*time.Minute, c)
+		n := 0
+		for i := range ws {
+			if ws[i].Value(RunningLower) > 20 {
+				n++
+				assert.False(t, ws[i].Has(CapacityLower), "%+v: %v", c, ws[i].Start)
+				assert.False(t, ws[i].Has(CapacityFit), "%+v: %v", c, ws[i].Start)
+			}
+		}
+		assert.Greater(t, n, 20)
+	}
+}

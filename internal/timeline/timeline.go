@@ -28,6 +28,8 @@ type Timeline struct {
 	watermark int64 // newest end of a request seen, outliers apart
 	lastEnd   int64 // newest end of a request in a closed window's horizon
 
+	newest newest
+
 	buffer
 	minEnd int64 // of pending while not started
 	minArr int64
@@ -111,7 +113,7 @@ func New(cfg Config) *Timeline {
 // reset forgets where in time the engine is, and what is in flight.
 func (t *Timeline) reset() {
 	t.started, t.next, t.closed, t.horizon = false, 0, 0, 0
-	t.watermark, t.lastEnd = math.MinInt64, math.MinInt64
+	t.watermark, t.lastEnd, t.newest = math.MinInt64, math.MinInt64, newest{}
 	t.minEnd, t.minArr = math.MaxInt64, math.MaxInt64
 	t.cut(0, 0)
 	t.mask.packed, t.mask.start, t.mask.end = t.mask.packed[:0], 0, 0
@@ -214,6 +216,7 @@ func (t *Timeline) quarantine(r record) {
 func (t *Timeline) insert(r record) Outcome {
 	out := Accepted
 	t.watermark = max(t.watermark, r.re)
+	t.newest.add(&r)
 	if t.started {
 		// It belongs to the windows it touches that close after it ended.
 		if r.arrival() < t.next && r.re <= t.horizon-t.win {
@@ -412,6 +415,9 @@ func (t *Timeline) closeOne(seen int64) {
 	w := &t.windows[len(t.windows)-1]
 	w.Start, w.End = time.Unix(0, t.next).UTC(), time.Unix(0, t.next+t.win).UTC()
 	w.Late, t.late = t.late, 0
+	if t.cutOff(seen) {
+		seen = t.watermark
+	}
 	t.compute(w, t.next, t.next+t.win, seen)
 
 	t.next += t.win
