@@ -121,7 +121,7 @@ func (t *Timeline) unseen(w1, seen int64) unseen {
 	if seen == math.MaxInt64 || t.lengths.n == 0 {
 		return nobody
 	}
-	cut := t.cutOff(seen + 1)
+	cut := t.cutOff(seen + 1) // seen is the last end then
 	if cut && w1 > seen {
 		return unseen{since: math.MinInt64}
 	}

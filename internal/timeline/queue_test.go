@@ -354,6 +354,18 @@ func TestRunningIsBounded(t *testing.T) {
 	}
 }
 
+// Of few requests that were seen little follows for the others.
+func TestRunningMostlyUnseen(t *testing.T) {
+	for complete, given := range map[float64]bool{0.2: false, 0.4: true} {
+		tl := New(Config{MaxNumSeqs: 256})
+		var w Window
+		tl.ran(&w, 20, 25, complete, complete, 0, 0)
+		assert.Equal(t, given, w.Has(RunningMean), "%v", complete)
+		assert.EqualValues(t, 20, w.Value(RunningLower))
+		assert.Equal(t, !given, w.Value(RunningUpper) == 256, "%v", complete)
+	}
+}
+
 // Where requests wait at a batch that is not full, an engine that has just begun may have long requests that nobody has seen yet.
 func TestRunningOfAYoungEngine(t *testing.T) {
 	for _, c := range []struct {

@@ -36,16 +36,16 @@ type Figure uint8
 // The figures. Ratios are in [0, 1] unless said.
 const (
 	// RunningMean and RunningMax are the requests between first schedule and last token, the
-	// mean over the window divided by the completeness, and not over MaxNumSeqs unless that many were seen. Absent where requests wait at a
-	// batch that is not full and the engine began too lately for its longest requests to be known.
+	// mean over the window divided by the completeness, and not over MaxNumSeqs unless more were seen. Absent where requests wait at a
+	// batch that is not full and the engine began too lately for its longest requests to be known, and below a completeness of 0.3.
 	RunningMean Figure = iota
 	RunningMax
 	// RunningLower and RunningUpper bracket the mean: those seen, and as many as there are where running times have grown by 30 %, but not
-	// over MaxNumSeqs unless that many were seen. RunningUpper is absent where neither is known.
+	// over MaxNumSeqs unless more were seen. RunningUpper is absent where neither is known.
 	RunningLower
 	RunningUpper
 	// WaitingMean and WaitingMax are the requests before their first schedule; absent where more than about one
-	// of them may not have been seen yet.
+	// of them may not have been seen yet, and where requests stopped coming while others waited.
 	WaitingMean
 	WaitingMax
 	// WaitingLower and WaitingUpper bracket the mean: with those who wait unseen, as many as the rate of arrivals and the running times
