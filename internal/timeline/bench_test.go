@@ -6,6 +6,7 @@ package timeline
 // What it costs.
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -25,8 +26,21 @@ func loaded(tb testing.TB, name string, w workload, load float64) []llmrequest.R
 	return m.spans(m.run(3, w, c*load, 600, 1e9), 3, 5, 0)
 }
 
+// anHour is an hour of requests, made once: shorter runs repeated would overlap, like two engines, for much of the time.
+func anHour(name string, w workload, load float64) []llmrequest.Request {
+	key := fmt.Sprint(name, w, load)
+	if hours[key] == nil {
+		m := modelOf(name)
+		c, _ := capacityOf(m, w)
+		hours[key] = m.spans(m.run(3, w, c*load, 3600, 1e9), 3, 5, 0)
+	}
+	return hours[key]
+}
+
+var hours = map[string][]llmrequest.Request{}
+
 func benchmarkAdd(b *testing.B, name string, w workload, load float64) {
-	reqs := loaded(b, name, w, load)
+	reqs := anHour(name, w, load)
 	span := reqs[len(reqs)-1].Start - reqs[0].Start
 	t := New(Config{MaxNumSeqs: 128})
 	round, windows := 0, 0

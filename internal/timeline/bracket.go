@@ -22,6 +22,7 @@ import (
 type bracket struct {
 	c      []constraint
 	points []int64
+	ends   []int64   // when constraints end after w0, and which
 	cap    []float64 // of the segment after each point
 	dist   []float64
 	ending []int32 // first constraint that ends at a point
@@ -40,7 +41,7 @@ type constraint struct {
 // constraintTime), so that the work per request is bounded. Leaving some out only widens the bracket.
 const (
 	minConstraints = 12
-	maxConstraints = 64
+	maxConstraints = 40
 	// maxConstraints is for a window of up to constraintTime, and grows with it up to maxConstraintsFactor.
 	constraintTime       = 10 * sec
 	maxConstraintsFactor = 8
@@ -84,28 +85,8 @@ func (k *bracket) solve(w0, w1 int64, occupied []span, ended int) (lo, hi float6
 		}
 		k.c = k.c[:n]
 	}
-	k.points = append(k.points[:0], w0, w1)
-	for i := range k.c {
-		k.points = append(k.points, k.c[i].a, k.c[i].b)
-	}
-	slices.Sort(k.points)
-	k.points = slices.Compact(k.points)
+	i0, i1 := k.lay(w0, w1)
 	n := len(k.points)
-	at := func(ns int64) int32 {
-		i, _ := slices.BinarySearch(k.points, ns)
-		return int32(i) //nolint:gosec // a few hundred
-	}
-	// The requests come sorted by start; by end they are chained per point.
-	k.ending = k.ending[:0]
-	for range n {
-		k.ending = append(k.ending, -1)
-	}
-	for i := range k.c {
-		c := &k.c[i]
-		c.s, c.e = at(c.a), at(c.b)
-		c.next = k.ending[c.e]
-		k.ending[c.e] = int32(i) //nolint:gosec // a few hundred
-	}
 	k.cap = k.cap[:0]
 	o := 0
 	for i := range n - 1 {
@@ -122,10 +103,53 @@ func (k *bracket) solve(w0, w1 int64, occupied []span, ended int) (lo, hi float6
 		}
 		k.cap = append(k.cap, c)
 	}
-	i0, i1 := at(w0), at(w1)
 	up, ok1 := k.path(i0, i1)
 	down, ok2 := k.path(i1, i0)
 	return max(0, -down), up, ok1 && ok2
+}
+
+// lay makes the points of the window's edges, which it returns, and of the requests. These come sorted by start; by end they are chained per
+// point. All of them end after w0.
+func (k *bracket) lay(w0, w1 int64) (i0, i1 int32) {
+	const who = 10 // bits: there are up to maxConstraints x maxConstraintsFactor
+	k.ends = k.ends[:0]
+	for i := range k.c {
+		k.ends = append(k.ends, (k.c[i].b-w0)<<who|int64(i))
+	}
+	slices.Sort(k.ends)
+	k.points, k.ending = k.points[:0], k.ending[:0]
+	point := func(at int64) int32 {
+		if n := len(k.points); n == 0 || k.points[n-1] != at {
+			k.points, k.ending = append(k.points, at), append(k.ending, -1)
+		}
+		return int32(len(k.points) - 1) //nolint:gosec // a few hundred
+	}
+	edges := [...]int64{w0, w1, math.MaxInt64}
+	at := [len(edges)]int32{}
+	for s, e, x := 0, 0, 0; s < len(k.c) || e < len(k.ends) || x < 2; {
+		start, end := int64(math.MaxInt64), int64(math.MaxInt64)
+		if s < len(k.c) {
+			start = k.c[s].a
+		}
+		if e < len(k.ends) {
+			end = k.ends[e]>>who + w0
+		}
+		switch {
+		case edges[x] <= min(start, end):
+			at[x] = point(edges[x])
+			x++
+		case start <= end:
+			k.c[s].s = point(start)
+			s++
+		default:
+			i := int32(k.ends[e] & (1<<who - 1)) //nolint:gosec // a few hundred
+			c := &k.c[i]
+			c.e = point(end)
+			c.next, k.ending[c.e] = k.ending[c.e], i
+			e++
+		}
+	}
+	return at[0], at[1]
 }
 
 // smallest is what would be at index n if s were sorted. It moves the elements of s.

@@ -29,10 +29,12 @@ type scratch struct {
 	main    []record
 	moved   []record // that window's, as they came, and their order
 	order   []place
+	keys    []int64
 	merge   []span // of the mask
 	entries []prefillEntry
 	votes   []vote // of the device
 	ended   []ended
+	covers  []covers
 	bracket bracket
 	pace    paceScratch
 }
@@ -64,8 +66,7 @@ const minRunningSeen = 0.3
 // minCompleteness is the completeness below which states and device figures are withheld.
 const minCompleteness = 0.8
 
-// compute fills w for [w0, w1) and lets go of the records that no later window needs. Ends have
-// been seen up to seen.
+// compute fills w for [w0, w1). Ends have been seen up to seen.
 func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 	s := t.scratch
 	s.occupied, s.waiting = s.occupied[:0], s.waiting[:0]
@@ -89,16 +90,8 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 	s.waits.begin(&t.running, t.unseen(w1, seen), w0, w1, seen)
 	bin := binOf(t.win)
 	paced := (w0/bin - paceBack) * bin
-	n := 0
 	for i := range t.main {
 		r := &t.main[i]
-		if r.re <= w0 {
-			continue // no longer needed
-		}
-		if n != i {
-			t.main[n] = *r
-			r = &t.main[n]
-		}
 		q := r.rs
 		if r.queue > 0 {
 			q = r.arrival()
@@ -136,12 +129,15 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 				}
 				if r.has(hasSteps) {
 					// Those that did when it began are one, the first.
+					last := &s.decoding[len(s.decoding)-1]
 					switch a := r.first(); {
 					case a >= b:
-					case a > w0:
-						s.decoding = append(s.decoding, span{a, b})
-					default:
+					case a <= w0:
 						s.decoding[0].b = max(s.decoding[0].b, b)
+					case a >= last.a && a <= last.b:
+						last.b = max(last.b, b)
+					default:
+						s.decoding = append(s.decoding, span{a, b})
 					}
 				}
 				if r.has(stepClock | hasFirst) {
@@ -153,7 +149,7 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 				l := float64(r.re-r.rs) / sec
 				local := locality(l)
 				s.shares.add(a-w0, b-w0, l*local)
-				s.ran = append(s.ran, ran{int32(n), local}) //nolint:gosec // below MaxRequests
+				s.ran = append(s.ran, ran{int32(i), local}) //nolint:gosec // below MaxRequests
 			}
 			if r.re >= w0 && r.re < w1 {
 				requests += weight
@@ -180,9 +176,7 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 				inTokens += weight * tokenRate(float64(r.in), r.rs, b, w0, w1)
 			}
 		}
-		n++
 	}
-	t.main = t.main[:n]
 
 	// The second look, with every moment of the window given the same weight in all.
 	var bins [historyPerWindow]float64

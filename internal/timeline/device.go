@@ -42,7 +42,9 @@ type device struct {
 	pace    *pace
 	ended   []ended
 	votes   []vote
-	near    int // in the mask, of the last request's first token
+	near    int     // in the mask, of the last request's first token
+	density float64 // entries of the mask per ns
+	covers  []covers
 
 	// Sums of the window over the requests that overlap it, weighted.
 	sw, swAll       float64 // of those with forward time; of all
@@ -77,6 +79,18 @@ type device struct {
 	swallowed   float64 // decayed share of ends inside another's prefill window
 	ends        float64
 	forwardSeen bool
+}
+
+// covered is what cover says of a moment: ns before it, in so many entries.
+type covered struct {
+	ns int64
+	k  int
+}
+
+// covers is that of the first token and the end of a request that ran in the window.
+type covers struct {
+	i          int32
+	first, end covered
 }
 
 type ratioSums struct{ num, den float64 }
@@ -115,8 +129,8 @@ type estimate struct {
 }
 
 func (d *device) begin(m *prefills, h *history, p *pace) {
-	d.mask, d.batches, d.pace = m, h, p
-	d.votes, d.ended, d.near = d.votes[:0], d.ended[:0], 0
+	d.mask, d.batches, d.pace, d.density = m, h, p, m.density()
+	d.votes, d.ended, d.covers, d.near = d.votes[:0], d.ended[:0], d.covers[:0], 0
 	d.sw, d.swAll = 0, 0
 	d.masked, d.mixed = ratioSums{}, ratioSums{}
 	d.steps, d.decode, d.fSteps, d.fDecode, d.others = 0, 0, 0, 0, 0
@@ -153,39 +167,29 @@ func (d *device) add(r *record, i int32, w float64, over bool) float64 {
 	first := r.first()
 	covered1, k1 := d.mask.coverNear(first, d.near)
 	d.near = k1
-	least := k1
-	if r.re < first { // by what a float32 cannot tell
-		least = 0
-	}
-	covered2, k2 := d.mask.coverIn(r.re, least, len(d.mask.entries))
+	// Where entries lie close to each other all the time it ends about as many of them later.
+	covered2, k2 := d.mask.coverNear(r.re, k1+int(float64(r.re-first)*d.density))
+	d.covers = append(d.covers, covers{i, covered{covered1, k1}, covered{covered2, k2}})
 	q := max(dec-float64(covered2-covered1)/sec, 0)
 	f, p := float64(r.forward), float64(r.prefill)
 	if r.has(hasScheduler) && l > 0 {
 		d.schedN += w
 		d.sched += w * float64(r.scheduler) / l
 	}
-	v := vote{f: f, p: p, q: q, l: l, n: -1, rest: -1, sched: -1, execute: -1, followed: d.async() && d.mask.followed(first, k1)}
+	n, m, host := float64(r.out)-1, float64(k2-k1), -1.0
 	if r.has(hasSteps) {
-		n := float64(r.out) - 1
-		v.n, v.others, v.host = n, float64(k2-k1), -1
 		d.fSteps += w * n
 		d.fDecode += w * q
-		d.others += w * float64(k2-k1)
+		d.others += w * m
 		if r.has(hasScheduler) {
-			d.passes += w * (n + 1 + float64(k2-k1))
+			d.passes += w * (n + 1 + m)
 			d.passed += w * float64(r.scheduler)
-			v.sched = float64(r.scheduler)
 		}
 		if r.has(hasExecute) {
-			v.host = max(0, float64(r.execute)-f)
-			if r.has(hasScheduler) {
-				m := v.others
-				v.rest = max(q-(float64(r.execute)-p)-float64(r.scheduler)*(n+m)/(n+m+1), 0)
-				v.execute = float64(r.execute)
-			}
+			host = max(0, float64(r.execute)-f)
 			d.hostN += w * n
 			d.hostW += w
-			d.host += w * v.host
+			d.host += w * host
 		}
 	}
 	d.mixed.num += w * min(f, l)
@@ -193,10 +197,22 @@ func (d *device) add(r *record, i int32, w float64, over bool) float64 {
 	d.masked.num += w * (f - p)
 	d.masked.den += w * q
 	d.maskedN += w
-	if v.followed {
+	followed := d.async() && d.mask.followed(first, k1)
+	if followed {
 		d.followed += w
 	}
 	if over {
+		v := vote{f: f, p: p, q: q, l: l, n: -1, host: host, rest: -1, sched: -1, execute: -1, followed: followed}
+		if r.has(hasSteps) {
+			v.n, v.others = n, m
+			if r.has(hasScheduler) {
+				v.sched = float64(r.scheduler)
+			}
+			if r.has(hasExecute | hasScheduler) {
+				v.rest = max(q-(float64(r.execute)-p)-float64(r.scheduler)*(n+m)/(n+m+1), 0)
+				v.execute = float64(r.execute)
+			}
+		}
 		if k := len(d.ended) - 1; k >= 0 && d.ended[k].i == i {
 			v.batch = d.ended[k].batch
 			d.ended[k].q, d.ended[k].others = q, v.others
@@ -210,7 +226,7 @@ func (d *device) add(r *record, i int32, w float64, over bool) float64 {
 			}
 		}
 		d.votes = append(d.votes, v)
-		if n := float64(r.out); r.has(hasSteps) && n > 1 {
+		if r.has(hasSteps) && r.out > 1 {
 			d.ends++
 			if k := k2 - 1; k >= 0 && r.re-d.mask.entries[k].start > sameStep &&
 				d.mask.entries[k].start+d.mask.length(k)-r.re > sameStep {

@@ -34,8 +34,8 @@ const (
 )
 
 // doubt is the time in [w0, w1), ns, in which nothing seems to run and something may, by who came later. requests are
-// sorted by their first schedule, and are all those seen that ended after w0; open says that others may still run. A window in which
-// nothing is seen to run at all is not in doubt for that nobody came after it.
+// sorted by their first schedule, and are those seen that ended after w0, the next few who came after the window among them; open says that
+// others may still run. A window in which nothing is seen to run at all is not in doubt for that nobody came after it.
 func (d *idle) doubt(requests []record, w0, w1 int64, minStep float64, open bool) (doubt int64) {
 	rest := int64(idleSteps * minStep * sec)
 	reach := w0

@@ -89,7 +89,7 @@ func (h *lengths) quantile(q float64) float64 {
 	var c float64
 	for b := range h.top + 1 {
 		if c += float64(h.count[b]); c >= q*h.n {
-			return math.Exp2(float64(b)/lengthsPerOctave + lengthsMinExp)
+			return bucketEnd(b)
 		}
 	}
 	return maxRun
@@ -100,7 +100,7 @@ func (h *lengths) longest() float64 {
 	const faded = 0.015 // of one request, in six half-lives
 	for b := lengthsBuckets - 1; b >= 0; b-- {
 		if h.count[b] >= faded {
-			return math.Exp2(float64(b)/lengthsPerOctave + lengthsMinExp)
+			return bucketEnd(b)
 		}
 	}
 	return 0
@@ -115,26 +115,22 @@ func (h *lengths) seen(age float64) float64 {
 	if age <= 0 {
 		return 0
 	}
-	var s float64
-	b0 := lengthsBucket(age)
-	if b0 > h.top {
-		return 1
+	var beyond float64
+	for b := lengthsBucket(age); b <= h.top; b++ {
+		beyond += max(float64(h.sum[b])-age*float64(h.count[b]), 0)
 	}
-	for b := range b0 {
-		s += float64(h.sum[b])
-	}
-	for b := b0; b <= h.top; b++ {
-		s += min(float64(h.sum[b]), age*float64(h.count[b]))
-	}
-	return min(1, s/h.total)
+	return max(1-beyond/h.total, 0)
 }
+
+// bucketEnd is the upper edge of a bucket, s.
+func bucketEnd(b int) float64 { return math.Exp2(float64(b)/lengthsPerOctave + lengthsMinExp) }
 
 // most is the length that requests make up all but a part of the running time below, s.
 func (h *lengths) most(part float64) float64 {
 	var s float64
 	for b := h.top; b >= 0; b-- {
 		if s += float64(h.sum[b]); s > part*h.total {
-			return math.Exp2(float64(b)/lengthsPerOctave + lengthsMinExp)
+			return bucketEnd(b)
 		}
 	}
 	return 0

@@ -26,7 +26,10 @@ const (
 	pacePerWindow = 128            // bins at most
 	paceLen       = 1024           // bins kept
 	paceBack      = 240            // bins before the window that take part
-	paceAhead     = 30 * sec       // what starts so long after the window takes part
+	// What starts up to paceAhead after the window takes part, until with all that started before it is paceEnough requests: then up to
+	// paceSoon, but where prompts take paceRead of the time, for of them few requests tell much.
+	paceAhead, paceSoon  = 30 * sec, 2 * sec
+	paceEnough, paceRead = 150, 0.5
 	// paceSweeps are the corrections of the pace, and pacePerSweep the bins of a window that take one more: fewer windows come back
 	// to each.
 	paceSweeps, pacePerSweep = 3, 20
@@ -93,6 +96,7 @@ type paceScratch struct {
 	uneven     []float64 // by which a bin's mean pace is higher than its requests'; empty where it is not worth a look
 	crowd      []float64 // decoding requests in each fine bin
 	off, say   []float64 // what requests are off by, brought back to the bins, and the say that they have in each
+	most       []float64 // 1 / say; 0 without any
 	along      []float64 // the direction in which the pace is corrected
 	back       []float64 // what that changes of off
 	rows       []paceRow
@@ -101,12 +105,18 @@ type paceScratch struct {
 	sumK, sumP []float64 // the same of prefill steps: how many, and the requests in them
 }
 
-// paceRow is one request: where its first and its last token are, in bins from lo, its decode steps, its decoding
-// time, its say on each of its moments and its place among the requests.
+// paceRow is one request: where its first and its last token are, its decode steps, its decoding
+// time, its say on each of its moments for each s of that, and its place among the requests.
 type paceRow struct {
-	from, to, n, u float32
-	say            float32
-	i              int32
+	from, to   pacePlace
+	n, u, each float32
+	i          int32
+}
+
+// pacePlace is a place in decoding time: a bin, counted from lo, and the part of it that is over. The end of a bin belongs to it.
+type pacePlace struct {
+	bin  int32
+	part float32
 }
 
 func (p *pace) memory() int { return cap(p.tokens)*4 + cap(p.u)*4 }
@@ -175,7 +185,7 @@ func (p *pace) part(m *prefills, b, at int64) float64 {
 	i := b - p.lo
 	if p.masked {
 		c, k := m.coverIn(at, p.covered[i], p.covered[i+1])
-		return d - float64(c-p.cover[i])/sec - p.between[i]*float64(k-p.covered[i])
+		return p.uncovered(d, i, covered{c, k})
 	}
 	if p.tokenTime == 0 {
 		return d
@@ -183,13 +193,36 @@ func (p *pace) part(m *prefills, b, at int64) float64 {
 	return d - p.tokenTime*(p.tokensAt(at)-p.cumTokens[i*finePerBin])
 }
 
-// at is a moment in bins from the start of the range.
-func (p *pace) at(m *prefills, ns int64) float32 {
+// uncovered is what prefill steps leave of the first d s of bin i of the range, at the end of which the mask has covered c.
+func (p *pace) uncovered(d float64, i int64, c covered) float64 {
+	return d - float64(c.ns-p.cover[i])/sec - p.between[i]*float64(c.k-p.covered[i])
+}
+
+// atCovered is at where what the mask has covered is known, and prompts have steps of their own.
+func (p *pace) atCovered(ns int64, c covered) pacePlace {
+	d := ns - p.lo*p.bin
+	i := quotient(d, p.bin, p.perBin)
+	if i >= p.hi-p.lo {
+		return p.end()
+	}
+	return p.within(i, p.uncovered(float64(d-i*p.bin)/sec, i, c))
+}
+
+// within is the place at so much decoding time of bin i of the range.
+func (p *pace) within(i int64, decoding float64) pacePlace {
+	return pacePlace{int32(i), min(max(float32(decoding)/p.u[i], 0), 1)} //nolint:gosec // below paceLen
+}
+
+// end is the end of the range.
+func (p *pace) end() pacePlace { return pacePlace{int32(p.hi - p.lo - 1), 1} } //nolint:gosec // below paceLen
+
+// at is the place of a moment.
+func (p *pace) at(m *prefills, ns int64) pacePlace {
 	i := quotient(ns-p.lo*p.bin, p.bin, p.perBin)
 	if i >= p.hi-p.lo {
-		return float32(p.hi - p.lo)
+		return p.end()
 	}
-	return float32(float64(i) + min(max(p.part(m, p.lo+i, ns)/float64(p.u[i]), 0), 1))
+	return p.within(i, p.part(m, p.lo+i, ns))
 }
 
 // quotient is n / d for an n that is not negative and a result below 2^50, with inverse about 1 / d: dividing integers takes
@@ -210,25 +243,22 @@ func (p *pace) has(r *record) bool { return r.has(hasSteps) && r.out > 1 }
 
 // lay chooses the bins and the requests for a window, and places the requests in the bins.
 func (p *pace) lay(t *Timeline, w0, w1 int64, e *estimate) bool {
-	oldest := w0/p.bin - paceBack
-	p.lo, p.hi = w0/p.bin, (w1+p.bin-1)/p.bin
-	ahead := w1 + paceAhead
+	oldest := (w0/p.bin - paceBack) * p.bin
 	rows, short := p.rows[:0], p.short[:0]
-	first, last := p.lo*p.bin, p.hi*p.bin-1
-	for i := range t.main {
+	first, last := w0, w1-1
+	for i := range t.main[:t.paced] {
 		r := &t.main[i]
-		if r.rs >= ahead {
-			break
-		}
 		if !p.has(r) {
 			continue
 		}
-		f := r.first()
-		if f < oldest*p.bin {
-			continue
+		if r.rs < first {
+			f := r.first()
+			if f < oldest {
+				continue
+			}
+			first = min(first, f)
 		}
-		first, last = min(first, f), max(last, r.re)
-		rows = append(rows, paceRow{i: int32(i)}) //nolint:gosec // below MaxRequests
+		last = max(last, r.re)
 	}
 	p.lo = first / p.bin
 	p.hi = min(last/p.bin+1, p.lo+paceLen)
@@ -273,21 +303,37 @@ func (p *pace) lay(t *Timeline, w0, w1 int64, e *estimate) bool {
 		u, cum = append(u, float32(d)), append(cum, c)
 	}
 	p.u, p.cum = u, cum
-	k := 0
-	for j := range rows {
-		x := rows[j]
-		r := &t.main[x.i]
-		x.from, x.to, x.n = p.at(&t.mask, r.first()), p.at(&t.mask, r.re), float32(r.out-1)
-		if x.to-x.from < 1e-3 {
+	var known []covers
+	if p.masked {
+		known = t.device.covers
+	}
+	for i := range t.main[:t.paced] {
+		r := &t.main[i]
+		if !p.has(r) {
+			continue
+		}
+		f := r.first()
+		if f < oldest {
+			continue
+		}
+		x := paceRow{n: float32(r.out - 1), i: int32(i)} //nolint:gosec // below MaxRequests
+		for len(known) > 0 && known[0].i < x.i {
+			known = known[1:]
+		}
+		if len(known) > 0 && known[0].i == x.i {
+			x.from, x.to = p.atCovered(f, known[0].first), p.atCovered(r.re, known[0].end)
+		} else {
+			x.from, x.to = p.at(&t.mask, f), p.at(&t.mask, r.re)
+		}
+		if float32(x.to.bin-x.from.bin)+(x.to.part-x.from.part) < 1e-3 {
 			short = append(short, x.i)
 			continue
 		}
-		x.u = float32(p.before(x.to) - p.before(x.from))
-		rows[k] = x
-		k++
+		x.u = float32(x.to.before(cum) - x.from.before(cum))
+		rows = append(rows, x)
 	}
-	p.rows, p.short = rows[:k], short
-	return k > 0 && n > 0
+	p.rows, p.short = rows, short
+	return len(rows) > 0 && n > 0
 }
 
 const (
@@ -366,16 +412,17 @@ func (p *pace) layBetween(t *Timeline, e *estimate) {
 	}
 }
 
-// before is cum at a place between bins.
-func (p *pace) before(x float32) float64 {
-	i, f := split(x, len(p.cum)-1)
-	return p.cum[i] + f*(p.cum[i+1]-p.cum[i])
+// before is what cum is at a place.
+func (x pacePlace) before(cum []float64) float64 {
+	a := cum[x.bin]
+	return a + float64(x.part)*(cum[x.bin+1]-a)
 }
 
-// split is the bin, of n, that a place is in, and where in it: both ends belong to a bin.
-func split(x float32, n int) (int, float64) {
-	i := min(int(x), n-1)
-	return i, float64(x) - float64(i)
+// split gives v to the edges of a place's bin, by how far they are.
+func (x pacePlace) split(edges []float64, v float64) {
+	part := v * float64(x.part)
+	edges[x.bin] += v - part
+	edges[x.bin+1] += part
 }
 
 // zeros is s with n elements, all zero.
@@ -424,7 +471,11 @@ func (p *pace) solve(t *Timeline, w0, w1 int64, e *estimate) bool {
 	}
 	p.first = max(p.first, p.next-paceLen)
 
-	p.lost = p.correct(paceSweeps+int((w1-w0)/p.bin)/pacePerSweep, !masked)
+	sweeps := paceSweeps + int((w1-w0)/p.bin)/pacePerSweep
+	if len(p.rows) > paceEnough && p.share <= paceRead {
+		sweeps--
+	}
+	p.lost = p.correct(sweeps, !masked)
 	for again := 0; p.lost > paceLost && again < paceAgain; again++ {
 		p.lost = max(p.correct(paceMore, true), paceLost+1e-9)
 	}
@@ -448,9 +499,7 @@ func (p *pace) correct(sweeps int, deficits bool) (lost float64) {
 	var left, noise, all, deficit float64
 	for i := range rows {
 		x := &rows[i]
-		a, inA := split(x.from, n)
-		b, inB := split(x.to, n)
-		miss := float64(x.n) - (cum[b] + inB*(cum[b+1]-cum[b]) - (cum[a] + inA*(cum[a+1]-cum[a])))
+		miss := float64(x.n) - (x.to.before(cum) - x.from.before(cum))
 		u := float64(x.u)
 		w := u / ((paceNear + u) * (paceNear + u))
 		all += w
@@ -459,36 +508,36 @@ func (p *pace) correct(sweeps int, deficits bool) (lost float64) {
 			deficit += w * (1 - y*y)
 			w *= y * y
 		}
-		x.say = float32(w)
-		say[a] += w * (1 - inA)
-		say[a+1] += w * inA
-		say[b] -= w * (1 - inB)
-		say[b+1] -= w * inB
-		e := miss / u * w
+		each := w / u
+		x.each = float32(each)
+		x.from.split(say, w)
+		x.to.split(say, -w)
+		e := miss * each
 		left += miss * e
-		noise += paceNoise * paceNoise / u * w
-		off[a] += e * (1 - inA)
-		off[a+1] += e * inA
-		off[b] -= e * (1 - inB)
-		off[b+1] -= e * inB
+		noise += paceNoise * paceNoise * each
+		x.from.split(off, e)
+		x.to.split(off, -e)
 	}
 	if lost = deficit / max(all, 1e-9); lost > paceLost {
 		sweeps += paceMore
 	}
-	for i := 1; i <= n; i++ {
-		say[i] += say[i-1]
-		off[i] += off[i-1]
-	}
+	p.along, p.back, p.most = zeros(p.along, n), zeros(p.back, n+1), zeros(p.most, n)
+	along, back, most, size := p.along, p.back, p.most, 0.0
 	const none = 1e-9 // of say: a bin without requests
-	p.along, p.back = zeros(p.along, n), zeros(p.back, n+1)
-	along, back, size := p.along, p.back, 0.0
+	for i := range n {
+		if i > 0 {
+			say[i] += say[i-1]
+			off[i] += off[i-1]
+		}
+		if say[i] > none {
+			most[i] = 1 / say[i]
+		}
+	}
 	for range sweeps {
 		last := size
 		size = 0
-		for i := range n {
-			if say[i] > none {
-				size += float64(p.u[i]) * off[i] * off[i] / say[i]
-			}
+		for i, m := range most {
+			size += float64(p.u[i]) * off[i] * off[i] * m
 		}
 		if !(left > noise) || !(size > 0) {
 			break
@@ -499,28 +548,23 @@ func (p *pace) correct(sweeps int, deficits bool) (lost float64) {
 		}
 		c, curve := 0.0, 0.0
 		cum = append(cum[:0], 0)
-		for i := range n {
-			d := keep * along[i]
-			if say[i] > none {
-				d += off[i] / say[i]
-				curve += paceDamp * float64(p.u[i]) * say[i] * d * d
+		for i, m := range most {
+			d, u := keep*along[i]+off[i]*m, float64(p.u[i])
+			if m > 0 {
+				curve += paceDamp * u * say[i] * d * d
 			}
 			along[i] = d
-			c += d * float64(p.u[i])
+			c += d * u
 			cum = append(cum, c)
 		}
 		clear(back)
 		for i := range rows {
 			x := &rows[i]
-			a, inA := split(x.from, n)
-			b, inB := split(x.to, n)
-			steps := cum[b] + inB*(cum[b+1]-cum[b]) - (cum[a] + inA*(cum[a+1]-cum[a]))
-			e := steps / float64(x.u) * float64(x.say)
+			steps := x.to.before(cum) - x.from.before(cum)
+			e := steps * float64(x.each)
 			curve += steps * e
-			back[a] += e * (1 - inA)
-			back[a+1] += e * inA
-			back[b] -= e * (1 - inB)
-			back[b+1] -= e * inB
+			x.from.split(back, e)
+			x.to.split(back, -e)
 		}
 		if !(curve > 0) {
 			break
@@ -662,7 +706,7 @@ func (p *pace) tokensMade(t *Timeline, w0, w1 int64) float64 {
 	if len(p.rows) == 0 {
 		return n
 	}
-	a, b := p.before(p.at(&t.mask, w0)), p.before(p.at(&t.mask, w1))
+	a, b := p.at(&t.mask, w0).before(p.cum), p.at(&t.mask, w1).before(p.cum)
 	for i := range p.rows {
 		x := &p.rows[i]
 		r := &t.main[x.i]
@@ -672,7 +716,7 @@ func (p *pace) tokensMade(t *Timeline, w0, w1 int64) float64 {
 		if f := r.first(); f >= w0 && f < w1 {
 			n += r.weight()
 		}
-		from, to := p.before(x.from), p.before(x.to)
+		from, to := x.from.before(p.cum), x.to.before(p.cum)
 		if lo, hi := max(from, a), min(to, b); hi > lo {
 			n += r.weight() * float64(x.n) * (hi - lo) / (to - from)
 			switch miss := float64(x.n) - (to - from); {
@@ -851,16 +895,19 @@ func (p *pace) meanBatch(steps, product []float64, a, b int64) (float64, bool) {
 	if last < 1 || a < p.from*p.bin || b > (p.from+last)*p.bin {
 		return 0, false
 	}
-	at := func(sums []float64, t int64) float64 {
-		i := t/p.bin - p.from
-		if i >= last {
-			return sums[last]
-		}
-		return sums[i] + float64(t%p.bin)/float64(p.bin)*(sums[i+1]-sums[i])
+	place := func(t int64) (int64, float64) {
+		d := t - p.from*p.bin
+		i := min(quotient(d, p.bin, p.perBin), last-1)
+		return i, float64(d-i*p.bin) * p.perBin
 	}
-	n := at(steps, b) - at(steps, a)
+	i, inI := place(a)
+	j, inJ := place(b)
+	grown := func(sums []float64) float64 {
+		return sums[j] + inJ*(sums[j+1]-sums[j]) - (sums[i] + inI*(sums[i+1]-sums[i]))
+	}
+	n := grown(steps)
 	if n <= 0 {
 		return 0, false
 	}
-	return (at(product, b) - at(product, a)) / n, true
+	return grown(product) / n, true
 }

@@ -67,6 +67,14 @@ func (p *packed) rs() int64 {
 	return p.re() - int64((uint64(p[2])|uint64(p[3])<<32)&(1<<lengthBits-1)) //nolint:gosec // 47 bits
 }
 
+// arrival is when it arrived, Unix ns.
+func (p *packed) arrival() int64 {
+	if p[6] == unset {
+		return p.rs()
+	}
+	return p.rs() - int64(float64(math.Float32frombits(p[6]))*sec)
+}
+
 func (p *packed) unpack(r *record) {
 	*r = record{re: p.re(), rs: p.rs()}
 	if p[0]&1 != 0 {

@@ -189,9 +189,18 @@ func (p *prefills) coverIn(t int64, lo, hi int) (int64, int) {
 	return p.coverAt(t, lo), lo
 }
 
+// density is the number of entries per ns.
+func (p *prefills) density() float64 {
+	n := len(p.entries)
+	if n < 2 {
+		return 0
+	}
+	return float64(n) / float64(p.entries[n-1].start-p.entries[0].start)
+}
+
 // coverNear is cover where that index is not far from k.
 func (p *prefills) coverNear(t int64, k int) (int64, int) {
-	lo, hi := min(k, len(p.entries)), len(p.entries)
+	lo, hi := min(max(k, 0), len(p.entries)), len(p.entries)
 	if lo < hi && p.entries[lo].start <= t {
 		for step := 1; lo+step < hi; step *= 2 {
 			if p.entries[lo+step].start > t {

@@ -127,15 +127,15 @@ func (t *Timeline) unseen(w1, seen int64) unseen {
 	}
 	w1 = min(w1, seen) // of what comes after nothing is known at all
 	scheduled := max(seen-int64(t.lengths.quantile(mostEnded)*sec), w1)
-	i := sort.Search(len(t.main), func(i int) bool { return t.main[i].rs > scheduled })
-	if i == 0 || t.main[i-1].rs < scheduled-maxScheduleGap*sec && !cut {
+	i := sort.Search(len(t.kept), func(i int) bool { return t.kept[i].rs() > scheduled })
+	if i == 0 || t.kept[i-1].rs() < scheduled-maxScheduleGap*sec && !cut {
 		return nobody // nobody has waited since
 	}
 	since := int64(math.MinInt64)
 	for k := max(i-16, 0); k < i; k++ {
-		since = max(since, t.main[k].arrival())
+		since = max(since, t.kept[k].arrival())
 	}
-	since += scheduled - t.main[i-1].rs
+	since += scheduled - t.kept[i-1].rs()
 	if since >= w1 {
 		return nobody
 	}
@@ -165,6 +165,7 @@ type waits struct {
 	lengths      *lengths
 	ended, doubt [lengthsBuckets]float64
 	certain      int
+	recent       int64 // what was scheduled before it needs no look at its bucket: all have ended
 	laid         bool
 
 	seen, known          float64 // ns: who was seen; the same with those who should have been
@@ -177,7 +178,9 @@ func (s *waits) begin(h *lengths, u unseen, w0, w1, seen int64) {
 	s.lengths, s.laid, s.certain = h, false, min(h.top+growthBuckets+1, lengthsBuckets)
 	if seen == math.MaxInt64 || h.n <= 0 {
 		s.certain = 0
+		return
 	}
+	s.recent = seen - int64(1.001*bucketEnd(s.certain)*sec)
 }
 
 // lay is done for windows in which somebody was scheduled too lately to be certain.
@@ -207,11 +210,13 @@ func (s *waits) add(q, rs, d int64, weight float64) {
 		return
 	}
 	f, doubt := 1.0, 1/s.lengths.n
-	if b := lengthsBucket(float64(s.ends-rs) / sec); b < s.certain {
-		if !s.laid {
-			s.lay()
+	if rs >= s.recent {
+		if b := lengthsBucket(float64(s.ends-rs) / sec); b < s.certain {
+			if !s.laid {
+				s.lay()
+			}
+			f, doubt = max(s.ended[b], minEndedShare), s.doubt[b]
 		}
-		f, doubt = max(s.ended[b], minEndedShare), s.doubt[b]
 	}
 	s.known += x / f
 	s.variance += float64(d) * x * (1 - f) / (f * f)

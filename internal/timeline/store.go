@@ -8,6 +8,7 @@ package timeline
 
 import (
 	"slices"
+	"sort"
 	"sync"
 	"unsafe"
 )
@@ -24,9 +25,9 @@ type buffer struct {
 }
 
 const (
-	// A buffer grows by a sixteenth, and by what the runtime rounds up to: doubling would leave a third of it unused on
+	// A buffer grows by a thirty-second, and by what the runtime rounds up to: doubling would leave a third of it unused on
 	// average, and copying is cheap beside a window.
-	growth    = 16
+	growth    = 32
 	minGrowth = 4 // requests
 	// shrinkAfter is the windows after which memory that was not needed in any of them is given back.
 	shrinkAfter = 64
@@ -66,14 +67,6 @@ func (b *buffer) cut(kept, pending int) {
 	b.hold(kept, pending)
 }
 
-// keep makes kept these: not more than it has room for.
-func (b *buffer) keep(requests []record) {
-	b.cut(len(requests), len(b.pending))
-	for i := range requests {
-		requests[i].pack(&b.kept[i])
-	}
-}
-
 // split takes what ended up to the horizon out of pending and gives it to each, last one first. Kept gets room for it at its end.
 func (b *buffer) split(horizon int64, each func(*packed)) {
 	m, n := len(b.kept), len(b.pending)
@@ -87,6 +80,33 @@ func (b *buffer) split(horizon int64, each func(*packed)) {
 		}
 	}
 	b.hold(m+w, n-w)
+}
+
+// merge puts what split gave, in its order, where split made room for it in kept, which is by rs, and lets go of what ended up to a moment.
+func (b *buffer) merge(moved []record, order []place, ended int64) {
+	k, n := 0, len(b.kept)-len(moved)
+	for i := range n {
+		if b.kept[i].re() <= ended {
+			continue
+		}
+		if k != i {
+			b.kept[k] = b.kept[i]
+		}
+		k++
+	}
+	order = slices.DeleteFunc(order, func(at place) bool { return moved[at.i].re <= ended })
+	j := len(order)
+	b.cut(k+j, len(b.pending))
+	// From the back: what started before the first moved one stays where it is.
+	for i := k + j - 1; j > 0; i-- {
+		if k > 0 && b.kept[k-1].rs() > order[j-1].rs {
+			k--
+			b.kept[i] = b.kept[k]
+		} else {
+			j--
+			moved[order[j].i].pack(&b.kept[i])
+		}
+	}
 }
 
 // look gives memory back that was not needed for some time.
@@ -110,23 +130,37 @@ var scratches = sync.Pool{New: func() any { return new(scratch) }}
 func (t *Timeline) borrow() {
 	s := scratches.Get().(*scratch)
 	t.scratch, t.bracket, t.pace.paceScratch = s, &s.bracket, &s.pace
-	t.mask.merge, t.device.votes, t.device.ended = s.merge, s.votes, s.ended
+	t.mask.merge, t.device.votes, t.device.ended, t.device.covers = s.merge, s.votes, s.ended, s.covers
 	t.mask.unpack(s.entries)
-	t.main = slices.Grow(s.main[:0], len(t.kept))[:len(t.kept)]
-	for i := range t.kept {
+}
+
+// take unpacks what takes part in a window up to w1.
+func (t *Timeline) take(w1 int64) {
+	from := func(at int64) int {
+		return sort.Search(len(t.kept), func(i int) bool { return t.kept[i].rs() >= at })
+	}
+	t.paced = from(w1 + paceAhead)
+	if t.paced > paceEnough && t.pace.share <= paceRead {
+		t.paced = max(from(w1+paceSoon), paceEnough)
+	}
+	n := len(t.kept)
+	for n > t.paced && t.kept[n-1].arrival() >= w1 {
+		n--
+	}
+	t.main = slices.Grow(t.scratch.main[:0], n)[:n]
+	for i := range t.main {
 		t.kept[i].unpack(&t.main[i])
 	}
 }
 
 func (t *Timeline) giveBack() {
 	s := t.scratch
-	t.keep(t.main) // what no later window needs is gone
 	s.main, t.main = t.main, nil
 	t.mask.pack()
 	s.entries, t.mask.entries = t.mask.entries, nil
-	s.merge, s.votes, s.ended = t.mask.merge, t.device.votes, t.device.ended
+	s.merge, s.votes, s.ended, s.covers = t.mask.merge, t.device.votes, t.device.ended, t.device.covers
 	t.scratch, t.bracket, t.pace.paceScratch = nil, nil, nil
-	t.mask.merge, t.device.votes, t.device.ended = nil, nil, nil
+	t.mask.merge, t.device.votes, t.device.ended, t.device.covers = nil, nil, nil, nil
 	scratches.Put(s)
 }
 

@@ -8,6 +8,7 @@ package timeline
 import (
 	"cmp"
 	"math"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -68,7 +69,8 @@ type Timeline struct {
 	credit       int64 // windows that may be closed
 
 	// Of the window that is being computed.
-	main    []record // what ended up to the horizon, by rs
+	main    []record // what takes part of what ended up to the horizon, by rs
+	paced   int      // so many of them, from the first on, tell the pace
 	bracket *bracket
 	scratch *scratch
 }
@@ -404,6 +406,7 @@ func (t *Timeline) closeOne(seen int64) {
 	t.started = true
 	t.borrow()
 	t.move()
+	t.take(t.next + t.win)
 	if len(t.windows) >= t.cfg.MaxWindows {
 		// A quarter at once: requests from all over time close a window each, and moving all of the others
 		// each time would make them expensive.
@@ -433,39 +436,32 @@ func (t *Timeline) closeOne(seen int64) {
 
 // needed is how far back the mask is still looked at: to the bin of the pace in which the oldest request began of those in memory and of
 // those to come. These end after t.next if they count in any window at all, and a grace later if they come in time: the mask is whole
-// for one that takes up to half as long again as any did in the last hour, and the grace on top if it comes in time.
+// for one that takes up to a tenth longer than any did in the last hour, and the grace on top if it comes in time.
 func (t *Timeline) needed() int64 {
 	least := t.next - 3*t.grace - int64(time.Minute)
 	if t.lengths.n < enough {
 		return least
 	}
-	from := t.next - int64(1.5*t.lengths.longest()*sec)
+	from := t.next - int64(1.1*t.lengths.longest()*sec)
 	for i := range t.pending { // the others are among lengths
 		from = min(from, t.pending[i].rs())
 	}
 	return max(from-binOf(t.win), least)
 }
 
-// move takes what ended up to the horizon from pending into main and the mask.
+// move takes what ended up to the horizon from pending into kept and the mask, and lets go of what no window needs any more.
 func (t *Timeline) move() {
 	s := t.scratch
-	s.moved, s.order = s.moved[:0], s.order[:0]
-	i := len(t.main) - 1
+	s.moved = s.moved[:0]
 	t.split(t.horizon, func(p *packed) {
-		s.order = append(s.order, place{p.rs(), int32(len(s.moved))}) //nolint:gosec // below MaxRequests
 		s.moved = append(s.moved, record{})
 		p.unpack(&s.moved[len(s.moved)-1])
 	})
 	if len(s.moved) == 0 {
+		t.merge(nil, nil, t.next)
 		return
 	}
-	// By more than rs, for the order must not depend on that of arrival.
-	slices.SortFunc(s.order, func(a, b place) int {
-		if c := cmp.Compare(a.rs, b.rs); c != 0 {
-			return c
-		}
-		return compareRecords(&s.moved[a.i], &s.moved[b.i])
-	})
+	s.sort()
 	windows := s.spans[:0]
 	fade := math.Exp2(-float64(t.win) / float64(lengthsHalfLife))
 	t.room.fade(t.win)
@@ -492,18 +488,34 @@ func (t *Timeline) move() {
 	}
 	t.mask.add(windows)
 	s.spans = windows[:0]
+	t.merge(s.moved, s.order, t.next)
+}
 
-	// Merge from the back: what started before the first moved one stays where it is.
-	t.main = slices.Grow(t.main, len(s.order))[:len(t.main)+len(s.order)]
-	j := len(s.order) - 1
-	for k := len(t.main) - 1; j >= 0; k-- {
-		if i >= 0 && t.main[i].rs > s.order[j].rs {
-			t.main[k] = t.main[i]
-			i--
-		} else {
-			t.main[k] = s.moved[s.order[j].i]
-			j--
+// sort makes order that of moved by first schedule, and where that is the same by everything else: it must not depend on the order of arrival.
+func (s *scratch) sort() {
+	first, last := int64(math.MaxInt64), int64(math.MinInt64)
+	for i := range s.moved {
+		first, last = min(first, s.moved[i].rs), max(last, s.moved[i].rs)
+	}
+	// Whole numbers are sorted in half the time: when, as exactly as there is room for, and who.
+	who := bits.Len(uint(len(s.moved)))
+	coarse := max(bits.Len64(uint64(last-first))+who-63, 0) //nolint:gosec // last is not before first
+	s.keys, s.order = s.keys[:0], s.order[:0]
+	for i := range s.moved {
+		s.keys = append(s.keys, (s.moved[i].rs-first)>>coarse<<who|int64(i))
+	}
+	slices.Sort(s.keys)
+	same := 0 // the first of those with the same when
+	for k, key := range s.keys {
+		i := int32(key & (1<<who - 1)) //nolint:gosec // below MaxRequests
+		s.order = append(s.order, place{s.moved[i].rs, i})
+		if k+1 < len(s.keys) && s.keys[k+1]>>who == key>>who {
+			continue
 		}
+		if k > same {
+			slices.SortFunc(s.order[same:], func(a, b place) int { return compareRecords(&s.moved[a.i], &s.moved[b.i]) })
+		}
+		same = k + 1
 	}
 }
 
@@ -514,7 +526,7 @@ type place struct {
 }
 
 func compareRecords(a, b *record) int {
-	return cmp.Or(cmp.Compare(a.re, b.re), cmp.Compare(a.prefill, b.prefill), cmp.Compare(a.forward, b.forward),
+	return cmp.Or(cmp.Compare(a.rs, b.rs), cmp.Compare(a.re, b.re), cmp.Compare(a.prefill, b.prefill), cmp.Compare(a.forward, b.forward),
 		cmp.Compare(a.out, b.out), cmp.Compare(a.in, b.in), cmp.Compare(a.queue, b.queue), cmp.Compare(a.execute, b.execute),
 		cmp.Compare(a.scheduler, b.scheduler), cmp.Compare(a.flags, b.flags), cmp.Compare(a.shift, b.shift))
 }
