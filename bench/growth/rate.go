@@ -11,25 +11,31 @@ import (
 	"strconv"
 	"time"
 
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
 	"github.com/otelcol-serving/otelcol-serving/bench/internal/measure"
 	"github.com/otelcol-serving/otelcol-serving/bench/internal/report"
-	"github.com/otelcol-serving/otelcol-serving/bench/internal/spans"
 	"github.com/otelcol-serving/otelcol-serving/bench/internal/subject"
+	"github.com/otelcol-serving/otelcol-serving/internal/enginesim"
 	"github.com/otelcol-serving/otelcol-serving/internal/llmrequest"
 	"github.com/otelcol-serving/otelcol-serving/internal/timeline"
 )
 
 const (
-	// usual is the rate that the budgets are for.
+	// usual is the rate that the budgets are for, in requests per second.
 	usual = 10
-	// leastWindows is how many windows there are at least. What is retained is measured over the second half of them: at first an engine's
+	// An engine serves up to fastest requests per second; one that has more to serve is so much faster.
+	fastest = 13
+	// There are from leastWindows to mostWindows. What is retained is measured over the second half of them: at first an engine's
 	// requests are not known and more of them are kept, and memory no longer needed is given back after some windows.
-	leastWindows = 320
+	leastWindows, mostWindows = 320, 1000
+	windowTime                = 10 // s
 )
 
+// rate is an engine of a kind of internal/enginesim at a rate of requests, and what it cost in every round.
 type rate struct {
+	engine            string
 	perSecond         int
-	kind              spans.Kind
 	collect, timeline []float64 // ns per request
 	retained          int       // at most
 	bytes             float64   // at most, per request retained at most
@@ -37,14 +43,18 @@ type rate struct {
 }
 
 func byRate(e *effort, d *report.Document, images string) ([]report.Budget, error) {
-	rates := []int{1, 2, 5, 10, 20, 50, 100}
-	kinds := []spans.Kind{spans.V0, spans.V1}
 	var all []*rate
-	for _, kind := range kinds {
-		for _, n := range rates {
-			all = append(all, &rate{perSecond: n, kind: kind})
+	drawn := []string{"v0-default", "v1"}
+	for _, engine := range drawn {
+		for _, n := range []int{1, 2, 5, usual, 20, 50, 100} {
+			all = append(all, &rate{engine: engine, perSecond: n})
 		}
 	}
+	for _, engine := range []string{"v0-async", "v0-chunked", "v0-hostbound", "v1-async"} {
+		all = append(all, &rate{engine: engine, perSecond: usual})
+	}
+	// One that preempts all the time.
+	all = append(all, &rate{engine: "v1-preempt", perSecond: 2 * usual})
 	for range e.rounds {
 		for _, r := range all {
 			if err := r.measure(e); err != nil {
@@ -54,46 +64,45 @@ func byRate(e *effort, d *report.Document, images string) ([]report.Budget, erro
 	}
 	var lines [][]string
 	var x []float64
-	by := map[spans.Kind][]float64{}
+	by := map[string][]float64{}
 	for _, r := range all {
 		c, t := measure.Of(r.collect), measure.Of(r.timeline)
 		lines = append(lines, []string{
-			r.kind.String() + ", " + strconv.Itoa(r.perSecond) + "/s", c.Format("%.0f"), t.Format("%.0f"),
+			r.engine + ", " + strconv.Itoa(r.perSecond) + "/s", c.Format("%.0f"), t.Format("%.0f"),
 			strconv.FormatFloat(c.Median*float64(r.perSecond)*10/1000, 'f', 0, 64), strconv.Itoa(r.retained), strconv.FormatFloat(r.bytes, 'f', 0, 64), strconv.FormatFloat(r.fixed/1000, 'f', 1, 64),
 		})
-		by[r.kind] = append(by[r.kind], c.Median)
-		if r.kind == kinds[0] {
+		by[r.engine] = append(by[r.engine], c.Median)
+		if r.engine == drawn[0] {
 			x = append(x, float64(r.perSecond))
 		}
 	}
 	d.Text("**Rate of requests of one engine**: what the collect costs for each of them (windows of 10 s, their diagnosis, and their metrics), " +
-		"the part of it that is the timeline's, and the requests that the timeline retains once it knows the engine.")
+		"the part of it that is the timeline's, and the requests that the timeline retains once it knows the engine. The requests are those of the engine kinds of " +
+		"[accuracy.md](accuracy.md#engine-kinds) serving chats, of engines as many times faster from 20/s on.")
 	d.Table([]string{"requests of an engine", "collect, ns/request", "timeline, ns/request", "collect, µs/window", "retained at most", "B/request retained", "kB besides"}, lines)
 	var budgets []report.Budget
 	for _, r := range all {
 		if r.perSecond == usual {
 			t := measure.Of(r.timeline)
 			budgets = append(budgets,
-				report.Budget{What: "`" + r.kind.String() + "`: timeline, ns per request, 10 requests/s", Limited: "<= 1000", Measured: t.Format("%.0f"), Value: t.Median, Limit: 1000},
-				report.Budget{What: "`" + r.kind.String() + "`: timeline, B per request retained", Limited: "<= 64", Measured: strconv.FormatFloat(r.bytes, 'f', 0, 64), Value: r.bytes, Limit: 64})
+				report.Budget{What: "`" + r.engine + "`: timeline, ns per request, 10 requests/s", Limited: "<= 1000", Measured: t.Format("%.0f"), Value: t.Median, Limit: 1000},
+				report.Budget{What: "`" + r.engine + "`: timeline, B per request retained", Limited: "<= 64", Measured: strconv.FormatFloat(r.bytes, 'f', 0, 64), Value: r.bytes, Limit: 64})
 		}
 	}
 	if images == "" {
 		return budgets, nil
 	}
 	return budgets, plotLines(images, "performance-collect-by-rate", "What a collect costs per request, by the engine's rate", "requests/s of one engine", "ns/request", x,
-		series{"V0 detailed", by[spans.V0]}, series{"V1", by[spans.V1]})
+		series{drawn[0], by[drawn[0]]}, series{drawn[1], by[drawn[1]]})
 }
 
 func (r *rate) measure(e *effort) error {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	load := subject.Load{Kind: r.kind, Engines: 1}
-	a, _, err := aggregator(load)
+	a, _, err := aggregator(subject.Load{Engines: 1})
 	if err != nil {
 		return err
 	}
-	step := time.Second / time.Duration(r.perSecond)
-	feed, err := newSource(load, step, 100)
+	sim, err := r.simulation()
 	if err != nil {
 		return err
 	}
@@ -106,27 +115,19 @@ func (r *rate) measure(e *effort) error {
 		most = max(most, bytes)
 	}
 	var inCollect, inTimeline time.Duration
-	total := max(e.requests, leastWindows*10*r.perSecond) // windows are of 10 s
+	windows := min(max(e.requests/(windowTime*r.perSecond), leastWindows), mostWindows)
+	total := windows * windowTime * r.perSecond
 	n, peak, half := 0, 0, false
 	for warm := true; n < total; {
 		var records []timeline.Record
-		for recorded := 0; recorded < perCollect; recorded += feed.template.Len() {
-			td, err := feed.next()
-			if err != nil {
-				return err
+		for len(records) < perCollect {
+			for _, export := range sim.Advance(sim.Now().Add(windowTime * time.Second)) {
+				a.Record(export.Traces, false)
+				records = appendRecords(records, export.Traces)
 			}
-			a.Record(td, false)
-			rs := td.ResourceSpans().At(0)
-			src := llmrequest.NewSource(rs.Resource().Attributes(), rs.ScopeSpans().At(0).Scope().Name())
-			var q llmrequest.Request
-			for _, span := range rs.ScopeSpans().At(0).Spans().All() {
-				if llmrequest.Read(span, &src, &q) {
-					if record, ok := timeline.NewRecord(&q); ok {
-						records = append(records, record)
-					}
-				}
-			}
+			sim.Forget(sim.Now())
 		}
+		runtime.GC() // what the simulation leaves behind is none of theirs
 		begin := measure.CPU()
 		a.Take().Metrics("bench")
 		middle := measure.CPU()
@@ -151,4 +152,50 @@ func (r *rate) measure(e *effort) error {
 	r.retained = peak
 	r.bytes, r.fixed = float64(most)/float64(max(1, peak)), float64(all-requests)
 	return nil
+}
+
+// simulation is of the engine at its rate.
+func (r *rate) simulation() (*enginesim.Sim, error) {
+	cfg, err := enginesim.Preset(r.engine)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Start, cfg.Seed = time.Now().Add(-400*24*time.Hour), 1 // never ahead of the wall clock
+	if r.perSecond > fastest && r.engine != "v1-preempt" {
+		faster(&cfg, float64(usual)/float64(r.perSecond))
+	}
+	return enginesim.New(cfg, enginesim.Workload{Lengths: enginesim.LengthsChat, Arrivals: enginesim.Poisson}, float64(r.perSecond))
+}
+
+// faster makes everything that the device and its host do take a part of the time.
+func faster(cfg *enginesim.Config, part float64) {
+	for _, v := range []*float64{
+		&cfg.Law.PrefillFloor, &cfg.Law.PrefillPerToken, &cfg.Law.DecodeBase, &cfg.Law.DecodePerSeq, &cfg.Law.DecodePerKVToken,
+	} {
+		*v *= part
+	}
+	h := &cfg.Host
+	for _, v := range []*time.Duration{
+		&h.Scheduler, &h.SchedulerPerSeq, &h.Prepare, &h.PreparePerSeq, &h.Sample, &h.SamplePerSeq, &h.Output, &h.OutputPerSeq, &h.Loop, &h.LoopPerSeq,
+	} {
+		*v = time.Duration(float64(*v) * part)
+	}
+}
+
+func appendRecords(records []timeline.Record, td ptrace.Traces) []timeline.Record {
+	var q llmrequest.Request
+	for _, rs := range td.ResourceSpans().All() {
+		for _, ss := range rs.ScopeSpans().All() {
+			src := llmrequest.NewSource(rs.Resource().Attributes(), ss.Scope().Name())
+			for _, span := range ss.Spans().All() {
+				if !llmrequest.Read(span, &src, &q) {
+					continue
+				}
+				if record, ok := timeline.NewRecord(&q); ok {
+					records = append(records, record)
+				}
+			}
+		}
+	}
+	return records
 }
