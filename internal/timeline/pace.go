@@ -96,7 +96,7 @@ type paceScratch struct {
 	uneven     []float64 // by which a bin's mean pace is higher than its requests'; empty where it is not worth a look
 	crowd      []float64 // decoding requests in each fine bin
 	off, say   []float64 // what requests are off by, brought back to the bins, and the say that they have in each
-	most       []float64 // 1 / say; 0 without any
+	perSay     []float64 // 1 / say; 0 without any
 	along      []float64 // the direction in which the pace is corrected
 	back       []float64 // what that changes of off
 	rows       []paceRow
@@ -521,8 +521,8 @@ func (p *pace) correct(sweeps int, deficits bool) (lost float64) {
 	if lost = deficit / max(all, 1e-9); lost > paceLost {
 		sweeps += paceMore
 	}
-	p.along, p.back, p.most = zeros(p.along, n), zeros(p.back, n+1), zeros(p.most, n)
-	along, back, most, size := p.along, p.back, p.most, 0.0
+	p.along, p.back, p.perSay = zeros(p.along, n), zeros(p.back, n+1), zeros(p.perSay, n)
+	along, back, perSay, size := p.along, p.back, p.perSay, 0.0
 	const none = 1e-9 // of say: a bin without requests
 	for i := range n {
 		if i > 0 {
@@ -530,13 +530,13 @@ func (p *pace) correct(sweeps int, deficits bool) (lost float64) {
 			off[i] += off[i-1]
 		}
 		if say[i] > none {
-			most[i] = 1 / say[i]
+			perSay[i] = 1 / say[i]
 		}
 	}
 	for range sweeps {
 		last := size
 		size = 0
-		for i, m := range most {
+		for i, m := range perSay {
 			size += float64(p.u[i]) * off[i] * off[i] * m
 		}
 		if !(left > noise) || !(size > 0) {
@@ -548,7 +548,7 @@ func (p *pace) correct(sweeps int, deficits bool) (lost float64) {
 		}
 		c, curve := 0.0, 0.0
 		cum = append(cum[:0], 0)
-		for i, m := range most {
+		for i, m := range perSay {
 			d, u := keep*along[i]+off[i]*m, float64(p.u[i])
 			if m > 0 {
 				curve += paceDamp * u * say[i] * d * d

@@ -6,6 +6,7 @@ package timeline
 // The parts on their own, against slow and plain versions of themselves.
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -232,4 +233,60 @@ func TestStepLaw(t *testing.T) {
 	assert.InEpsilon(t, 0.0003, b, 0.02)
 	assert.Less(t, lo, 3.0)
 	assert.Greater(t, hi, 90.0)
+}
+
+// The bracket's points are the distinct moments in order, and every constraint knows its own.
+func TestBracketPoints(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 22))
+	for range 2000 {
+		const w0, w1 = int64(1000), int64(1100)
+		var k bracket
+		want := []int64{w0, w1}
+		for range r.IntN(60) {
+			c := constraint{a: 950 + r.Int64N(150)}
+			c.b = max(c.a, w0) + 1 + r.Int64N(120)
+			k.c = append(k.c, c)
+			want = append(want, c.a, c.b)
+		}
+		slices.SortFunc(k.c, func(a, b constraint) int { return cmp.Compare(a.a, b.a) })
+		slices.Sort(want)
+		want = slices.Compact(want)
+		i0, i1 := k.lay(w0, w1)
+		require.Equal(t, want, k.points)
+		require.Equal(t, [2]int64{w0, w1}, [2]int64{k.points[i0], k.points[i1]})
+		chained := 0
+		for p, first := range k.ending {
+			for i := first; i >= 0; i = k.c[i].next {
+				require.EqualValues(t, p, k.c[i].e)
+				chained++
+			}
+		}
+		require.Len(t, k.c, chained)
+		for _, c := range k.c {
+			require.Equal(t, [2]int64{c.a, c.b}, [2]int64{k.points[c.s], k.points[c.e]})
+		}
+	}
+}
+
+func TestSeenIsTheShareOfTheRunningTime(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 23))
+	for range 200 {
+		var h lengths
+		var all []float64
+		for range 1 + r.IntN(50) {
+			l := math.Exp(3 * r.NormFloat64())
+			all = append(all, l)
+			h.add(l, 1)
+		}
+		for range 20 {
+			age := math.Exp(4 * r.NormFloat64())
+			var seen, total float64
+			for _, l := range all {
+				seen += min(l, age)
+				total += l
+			}
+			// Within its bucket a length is taken for the bucket's mean.
+			assert.InDelta(t, seen/total, h.seen(age), 0.05)
+		}
+	}
 }
