@@ -107,10 +107,12 @@ func makeRecord(q *llmrequest.Request) (record, bool) {
 		inferred = false
 		r.rs = start
 	}
-	r.rs = min(r.rs, r.re)
+	r.rs = max(min(r.rs, r.re), 0)
 	if queued {
-		r.queue = float32(queue)
-		r.flags |= hasQueue
+		r.queue, r.flags = float32(queue), hasQueue
+		if r.arrival() < 0 { // nothing waited before 1970
+			r.queue, r.flags = 0, 0
+		}
 	}
 	run := float64(r.re-r.rs) / sec
 
