@@ -94,7 +94,7 @@ type stepRange struct {
 // capacityBracket is the least and the most output tokens per second of a full engine: measured, by the law, or what both say.
 func (t *Timeline) capacityBracket(most largest, law stepRange) (lower, upper float64, ok bool) {
 	perToken, _ := t.pace.prompts()
-	measured, known := t.full.time > minFull, law.known
+	measured, known := t.full.time > minFull && t.full.tokens > 0, law.known
 	prompts, limit := most.batch*perToken/(law.a+law.b*most.batch), mostlyPrompts
 	if !known && t.full.time > 0 {
 		// By what was seen, which had other times in it than full ones.
@@ -103,7 +103,7 @@ func (t *Timeline) capacityBracket(most largest, law stepRange) (lower, upper fl
 	if prompts > limit {
 		// The output of such an engine goes up and down with the prompts that come. With prompts first it has
 		// no rate of its own at all; else it takes long to be known.
-		measured = t.full.time > minFullPrompts && !t.pace.masked
+		measured = measured && t.full.time > minFullPrompts && !t.pace.masked
 		known = false
 	}
 	if known {

@@ -370,7 +370,7 @@ func (d *device) estimate(occupied, w0, w1 int64, batch, started float64) estima
 		e.prefill = max(0, inPrefill-nPrefill*e.part+max(0, nPrefill-runs)*next.decode)
 		e.decode = delta * outside
 		steps := 0.0
-		if d.fSteps > 0 {
+		if d.fSteps > 0 && d.fDecode > 0 {
 			// A first estimate, of the requests' whole lives; what was made when is the pace's to say.
 			n, m := d.fSteps, d.others
 			forward := delta * d.fDecode / n
@@ -388,9 +388,8 @@ func (d *device) estimate(occupied, w0, w1 int64, batch, started float64) estima
 				}
 			}
 			other := max((d.fDecode-n*(forward+perStep+pass)-m*between)/n, 0)
-			cycle := forward + perStep + pass + other
-			e.step = cycle
-			e.gap = cycle * (1 - delta*d.fDecode/n/(forward+perStep+pass+other))
+			e.step = forward + perStep + pass + other
+			e.gap = e.step - forward
 			steps = outside * d.fSteps / d.fDecode
 		}
 		e.busy = (e.prefill + e.decode) / length

@@ -35,7 +35,9 @@ func FuzzTimeline(f *testing.F) {
 			return
 		}
 		win := time.Duration(max(window, 1)) * time.Second
-		tl := New(Config{Window: win, MaxNumSeqs: int(maxNumSeqs), MaxRequests: 500, MaxWindows: 100})
+		budget := &Budget{}
+		budget.Refill(1000)
+		tl := New(Config{Window: win, MaxNumSeqs: int(maxNumSeqs), MaxRequests: 500, MaxWindows: 100, Budget: budget})
 		var ws []Window
 		for range 1 + 1000/(len(data)/requestBytes) {
 			for in := data; len(in) >= requestBytes; in = in[requestBytes:] {
