@@ -20,7 +20,9 @@ import (
 )
 
 type bracket struct {
-	c      []constraint
+	candidates []candidate
+	c          []constraint
+
 	points []int64
 	ends   []int64   // when constraints end after w0, and which
 	cap    []float64 // of the segment after each point
@@ -34,7 +36,12 @@ type constraint struct {
 	lo, hi float64
 	s, e   int32
 	next   int32 // constraint with the same end
-	score  float64
+}
+
+// candidate is a request that may become a constraint: the lower its score, the more it says.
+type candidate struct {
+	r              *record
+	blocked, score float64
 }
 
 // A window takes up to minConstraints + the requests that ended in it, and maxConstraints (times its length in
@@ -49,11 +56,18 @@ const (
 	preferLong = 0.05
 )
 
-func (k *bracket) reset() { k.c = k.c[:0] }
+func (k *bracket) reset() { k.candidates = k.candidates[:0] }
 
+// add takes a request that ran in the window, and what the device ran of others while they held it up, s.
 func (k *bracket) add(r *record, w0, w1 int64, blocked float64) {
-	l := float64(r.re-r.rs) / sec
-	c := constraint{a: r.rs, b: r.re, lo: float64(r.forward) + blocked, hi: l}
+	// What it says of the window at least: the longer outside, the less.
+	inside := float64(min(r.re, w1)-max(r.rs, w0)) / sec
+	k.candidates = append(k.candidates, candidate{r, blocked, float64(r.re-r.rs)/sec - inside - preferLong*inside})
+}
+
+func (x *candidate) constraint() constraint {
+	r := x.r
+	c := constraint{a: r.rs, b: r.re, lo: float64(r.forward) + x.blocked, hi: float64(r.re-r.rs) / sec}
 	if r.has(hasScheduler) {
 		c.hi -= float64(r.scheduler)
 	}
@@ -61,29 +75,25 @@ func (k *bracket) add(r *record, w0, w1 int64, blocked float64) {
 		c.hi -= max(0, float64(r.execute-r.forward))
 	}
 	c.lo = min(c.lo, c.hi)
-	// What it says of the window at least: the longer outside, the less.
-	inside := float64(min(r.re, w1)-max(r.rs, w0)) / sec
-	c.score = l - inside - preferLong*inside
-	k.c = append(k.c, c)
+	return c
 }
 
 // solve returns the least and the most of the busy time in [w0, w1), s. occupied is the union of
 // the running times in the window, in which so many requests ended. It is not sound when the constraints contradict each other.
 func (k *bracket) solve(w0, w1 int64, occupied []span, ended int) (lo, hi float64, sound bool) {
-	if limit := min(minConstraints+ended, min(max(int((w1-w0)/constraintTime), 1), maxConstraintsFactor)*maxConstraints); len(k.c) > limit {
+	limit, worst := min(minConstraints+ended, min(max(int((w1-w0)/constraintTime), 1), maxConstraintsFactor)*maxConstraints), math.Inf(1)
+	if len(k.candidates) > limit {
 		k.scores = k.scores[:0]
-		for i := range k.c {
-			k.scores = append(k.scores, k.c[i].score)
+		for i := range k.candidates {
+			k.scores = append(k.scores, k.candidates[i].score)
 		}
-		worst := smallest(k.scores, limit-1)
-		n := 0
-		for i := range k.c {
-			if k.c[i].score <= worst && n < limit {
-				k.c[n] = k.c[i]
-				n++
-			}
+		worst = smallest(k.scores, limit-1)
+	}
+	k.c = k.c[:0]
+	for i := range k.candidates {
+		if x := &k.candidates[i]; x.score <= worst && len(k.c) < limit {
+			k.c = append(k.c, x.constraint())
 		}
-		k.c = k.c[:n]
 	}
 	i0, i1 := k.lay(w0, w1)
 	n := len(k.points)
@@ -105,7 +115,8 @@ func (k *bracket) solve(w0, w1 int64, occupied []span, ended int) (lo, hi float6
 	}
 	up, ok1 := k.path(i0, i1)
 	down, ok2 := k.path(i1, i0)
-	return max(0, -down), up, ok1 && ok2
+	hi = max(up, 0) // contradictions up to a tolerance are none
+	return min(max(-down, 0), hi), hi, ok1 && ok2
 }
 
 // lay makes the points of the window's edges, which it returns, and of the requests. These come sorted by start; by end they are chained per
@@ -195,31 +206,35 @@ func (k *bracket) path(from, to int32) (float64, bool) {
 	d := k.dist
 	d[from] = 0
 	const eps = 1e-7
-	for range 24 {
-		changed := false
-		// Forward: along the time, and from start to end of a request.
-		j := 0
-		for i := range n {
-			if i > 0 {
-				if x := d[i-1] + k.cap[i-1]; x < d[i]-eps {
-					d[i], changed = x, true
+	// By turns along the time and back, until a turn changes nothing: the one before left nothing to do in its direction.
+	back := to < from
+	for turn := range 2 * 24 {
+		changed := turn == 0
+		if back {
+			for i := n - 1; i >= 0; i-- {
+				if i < n-1 && d[i+1] < d[i]-eps {
+					d[i], changed = d[i+1], true
+				}
+				for j := k.ending[i]; j >= 0; j = k.c[j].next {
+					c := &k.c[j]
+					if x := d[i] - c.lo; x < d[c.s]-eps {
+						d[c.s], changed = x, true
+					}
 				}
 			}
-			for ; j < len(k.c) && int(k.c[j].s) == i; j++ {
-				if x := d[i] + k.c[j].hi; x < d[k.c[j].e]-eps {
-					d[k.c[j].e], changed = x, true
+		} else {
+			j := 0
+			for i := range n {
+				if i > 0 {
+					if x := d[i-1] + k.cap[i-1]; x < d[i]-eps {
+						d[i], changed = x, true
+					}
 				}
-			}
-		}
-		// Backward.
-		for i := n - 1; i >= 0; i-- {
-			if i < n-1 && d[i+1] < d[i]-eps {
-				d[i], changed = d[i+1], true
-			}
-			for j := k.ending[i]; j >= 0; j = k.c[j].next {
-				c := &k.c[j]
-				if x := d[i] - c.lo; x < d[c.s]-eps {
-					d[c.s], changed = x, true
+				// From start to end of a request.
+				for ; j < len(k.c) && int(k.c[j].s) == i; j++ {
+					if x := d[i] + k.c[j].hi; x < d[k.c[j].e]-eps {
+						d[k.c[j].e], changed = x, true
+					}
 				}
 			}
 		}
@@ -229,6 +244,7 @@ func (k *bracket) path(from, to int32) (float64, bool) {
 		if !changed {
 			break
 		}
+		back = !back
 	}
 	return d[to], true
 }

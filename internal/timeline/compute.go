@@ -30,6 +30,7 @@ type scratch struct {
 	moved   []record // that window's, as they came, and their order
 	order   []place
 	keys    []int64
+	sorter  sorter
 	merge   []span // of the mask
 	entries []prefillEntry
 	votes   []vote // of the device
@@ -182,7 +183,11 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 	var bins [historyPerWindow]float64
 	s.shares.end(&bins)
 	t.batches.add(w0, w1, &bins)
-	t.pace.weigh(&t.batches, &t.mask, w1)
+	oldest := w0
+	if len(t.main) > 0 {
+		oldest = min(oldest, t.main[0].rs)
+	}
+	t.pace.weigh(&t.batches, &t.mask, oldest, w1)
 	for _, x := range s.ran {
 		r := &t.main[x.i]
 		blocked := dev.add(r, x.i, x.locality*s.shares.of(max(r.rs, w0)-w0, min(r.re, w1)-w0), r.re < w1)
@@ -218,14 +223,14 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 	for _, o := range s.occupied {
 		occupied += o.b - o.a
 	}
-	slices.Sort(s.ends)
+	s.sorter.sort(s.ends)
 	t.ran(w, running/length, float64(peak(runBase, s.starts, s.ends))*float64(uint32(1)<<t.shift), complete, least, s.waits.seen/length, seen)
 	occ := float64(occupied) / length
 	if p == 1 {
 		w.Set(Occupancy, occ)
 	}
 	if !queueless {
-		slices.Sort(s.qStarts)
+		s.sorter.sort(s.qStarts)
 		lower, mean, upper, precise, last := s.waits.end(p)
 		w.Set(WaitingLower, lower)
 		if !math.IsInf(upper, 1) {
@@ -253,7 +258,7 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 	t.find.rounded(rounded, w1-w0)
 	t.find.steps(s.ends, w1-w0, est.wall)
 	if 2*clocked > len(s.ran) {
-		slices.Sort(s.firsts)
+		s.sorter.sort(s.firsts)
 		t.find.clock(s.starts, w1-w0, dev.minStep())
 		t.find.clock(s.firsts, w1-w0, dev.minStep())
 	} else {

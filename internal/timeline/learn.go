@@ -85,10 +85,11 @@ func (g *regression) solve(priors [3]prior) ([3]float64, bool) {
 // history is the integral of the running requests over the last windows, so that the mean batch
 // in a request's life is known when it ends.
 type history struct {
-	cum  [historyLen]float64 // request seconds at the end of each bin
-	bin  int64               // ns
-	next int64               // bin number after the newest, counted from Unix time 0
-	n    int64               // bins known
+	cum    [historyLen]float64 // request seconds at the end of each bin
+	bin    int64               // ns
+	perBin float64             // 1 / bin
+	next   int64               // bin number after the newest, counted from Unix time 0
+	n      int64               // bins known
 }
 
 const (
@@ -102,6 +103,7 @@ func (h *history) add(w0, w1 int64, seconds *[historyPerWindow]float64) {
 	if h.bin == 0 {
 		return
 	}
+	h.perBin = 1 / float64(h.bin)
 	first := w0 / h.bin
 	last := 0.0
 	if first != h.next || h.n == 0 {
@@ -128,14 +130,15 @@ func (h *history) mean(a, b int64) (float64, bool) {
 }
 
 func (h *history) at(t int64) (float64, bool) {
-	k := t / h.bin
+	k := quotient(t, h.bin, h.perBin)
+	in := t - k*h.bin
 	// The value at the start of bin k is that at the end of the one before.
 	if k >= h.next || k <= h.next-h.n {
-		if k == h.next && t%h.bin == 0 && h.n > 0 {
+		if k == h.next && in == 0 && h.n > 0 {
 			return h.cum[(k-1)%historyLen], true
 		}
 		return 0, false
 	}
 	a, b := h.cum[(k-1)%historyLen], h.cum[k%historyLen]
-	return a + (b-a)*float64(t%h.bin)/float64(h.bin), true
+	return a + (b-a)*float64(in)*h.perBin, true
 }

@@ -122,8 +122,16 @@ func (h *lengths) seen(age float64) float64 {
 	return max(1-beyond/h.total, 0)
 }
 
+// bucketEnds are the upper edges of the buckets, s, from that of the one before the first on.
+var bucketEnds = func() (ends [lengthsBuckets + 2]float64) {
+	for i := range ends {
+		ends[i] = math.Exp2(float64(i-1)/lengthsPerOctave + lengthsMinExp)
+	}
+	return ends
+}()
+
 // bucketEnd is the upper edge of a bucket, s.
-func bucketEnd(b int) float64 { return math.Exp2(float64(b)/lengthsPerOctave + lengthsMinExp) }
+func bucketEnd(b int) float64 { return bucketEnds[b+1] }
 
 // most is the length that requests make up all but a part of the running time below, s.
 func (h *lengths) most(part float64) float64 {

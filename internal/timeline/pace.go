@@ -426,7 +426,7 @@ func (x pacePlace) split(edges []float64, v float64) {
 }
 
 // zeros is s with n elements, all zero.
-func zeros(s []float64, n int) []float64 {
+func zeros[T any](s []T, n int) []T {
 	s = slices.Grow(s[:0], n)[:n]
 	clear(s)
 	return s
@@ -524,21 +524,18 @@ func (p *pace) correct(sweeps int, deficits bool) (lost float64) {
 	p.along, p.back, p.perSay = zeros(p.along, n), zeros(p.back, n+1), zeros(p.perSay, n)
 	along, back, perSay, size := p.along, p.back, p.perSay, 0.0
 	const none = 1e-9 // of say: a bin without requests
-	for i := range n {
+	for i, u := range p.u {
 		if i > 0 {
 			say[i] += say[i-1]
 			off[i] += off[i-1]
 		}
 		if say[i] > none {
 			perSay[i] = 1 / say[i]
+			size += float64(u) * off[i] * off[i] * perSay[i]
 		}
 	}
+	last := 0.0
 	for range sweeps {
-		last := size
-		size = 0
-		for i, m := range perSay {
-			size += float64(p.u[i]) * off[i] * off[i] * m
-		}
 		if !(left > noise) || !(size > 0) {
 			break
 		}
@@ -571,10 +568,11 @@ func (p *pace) correct(sweeps int, deficits bool) (lost float64) {
 		}
 		far := size / curve
 		left -= far * size
-		c = 0
-		for i := range n {
+		last, size, c = size, 0, 0
+		for i, m := range perSay {
 			c += back[i]
 			off[i] -= far * (c + paceDamp*say[i]*along[i])
+			size += float64(p.u[i]) * off[i] * off[i] * m
 			r := &p.rate[uint64(p.lo+int64(i))%paceLen] //nolint:gosec // not negative
 			*r += float32(far * along[i])
 		}
@@ -847,32 +845,34 @@ func (p *pace) prompts() (perToken float64, ok bool) {
 	return p.tokenTime * p.in / p.out, p.in > 0 && p.out > 0
 }
 
-// weigh sums up, for the bins up to w1, the decode steps and the requests in them, and the same of the prefill steps of others, as far as
-// they are known.
-func (p *pace) weigh(h *history, m *prefills, w1 int64) {
-	p.from = p.lo
+// weigh sums up, for the bins from one moment to another, the decode steps and the requests in them, and the same of the prefill steps of
+// others, as far as they are known.
+func (p *pace) weigh(h *history, m *prefills, from, to int64) {
 	var s, b, k, kb float64
-	begin := func() {
+	begin := func(bin int64) {
+		p.from = bin
 		s, b, k, kb = 0, 0, 0, 0
 		p.sumS, p.sumB = append(p.sumS[:0], 0), append(p.sumB[:0], 0)
 		p.sumK, p.sumP = append(p.sumK[:0], 0), append(p.sumP[:0], 0)
 	}
-	begin()
-	last, known := h.at(p.lo * max(p.bin, 1))
-	_, entry := m.cover(p.lo * p.bin)
-	for i := int64(0); i < int64(len(p.u)) && (p.lo+i+1)*p.bin <= w1; i++ {
-		n := float64(p.u[i]) * float64(p.rate[(p.lo+i)%paceLen])
-		now, ok := h.at((p.lo + i + 1) * p.bin)
-		prefills := -float64(entry)
-		_, entry = m.coverFrom((p.lo+i+1)*p.bin, entry)
-		prefills += float64(entry)
+	lo := p.lo
+	if p.bin > 0 {
+		lo = max(lo, from/p.bin)
+	}
+	begin(lo)
+	last, known := h.at(lo * p.bin)
+	_, entry := m.cover(lo * p.bin)
+	for i := lo; i < p.lo+int64(len(p.u)) && (i+1)*p.bin <= to; i++ {
+		n := float64(p.u[i-p.lo]) * float64(p.rate[i%paceLen])
+		now, ok := h.at((i + 1) * p.bin)
+		before := entry
+		_, entry = m.coverFrom((i+1)*p.bin, entry)
 		if !known || !ok {
 			last, known = now, ok
-			p.from = p.lo + i + 1
-			begin()
+			begin(i + 1)
 			continue
 		}
-		batch := (now - last) / (float64(p.bin) / sec)
+		batch, prefills := (now-last)*p.perBin*sec, float64(entry-before)
 		s += n
 		b += n * batch
 		k += prefills

@@ -12,15 +12,15 @@ import (
 )
 
 // prefills is the union of all prefill windows, cut into one entry per distinct window. Entry k
-// covers [start[k], start[k] + cum[k+1] - cum[k]); cum has the covered time before each.
+// covers [start[k], start[k] + cum[k+1] - cum[k]); cum has the covered time before each. All are whole units.
 type prefills struct {
 	entries []prefillEntry
 	end     int64 // cover up to the end of the last entry
 
 	merge []span // scratch
 
-	// Between windows the entries are packed, in half of the memory.
-	packed     []uint32
+	// Between windows the entries are packed, in less than half of the memory.
+	packed     []uint16
 	packedWide int
 	start      int64 // cum of the first
 	same       int   // entries, from the first on, that are as packed
@@ -34,50 +34,50 @@ type prefillEntry struct{ start, cum int64 }
 
 type span struct{ a, b int64 }
 
-// wide stands in packed before a number of two words; a number below is one word.
-const wide = math.MaxUint32
+// An entry is packed as the time from the end of the one before and its length, in units: 24 bits of each, in three words. Where either has
+// more, all of both are wide and four words of each follow.
+const (
+	unitBits   = 10
+	unit       = 1 << unitBits // ns
+	wide       = 1<<24 - 1
+	entryWords = 3
+	wideWords  = entryWords + 8
+)
 
-// pack packs the entries: of each the time from the end of the one before, in ns, and the length.
+// pack packs the entries.
 func (p *prefills) pack() {
 	// The first is far from the start of time. Where no other is far from the one before, who is where is known, and
 	// only what changed has to be packed.
-	const first = 4
-	from, words := 0, 2*len(p.entries)+first-2
-	if p.same > 0 && p.packedWide == 1 && p.packed[0] == wide {
+	from, words := 0, max(entryWords*(len(p.entries)-1), 0)+wideWords
+	if p.same > 0 && p.onlyFirstWide() {
 		from = p.same
 	}
 	p.most = max(p.most, words)
 	if p.looks++; cap(p.packed) < words || p.looks >= shrinkAfter {
 		if cap(p.packed) < words || tooLarge(cap(p.packed), p.most) {
-			p.packed = append(slices.Grow([]uint32(nil), grown(p.most)), p.packed[:min(len(p.packed), words)]...)
+			p.packed = append(slices.Grow([]uint16(nil), grown(p.most)), p.packed[:min(len(p.packed), words)]...)
 		}
 		p.looks, p.most = 0, words
 	}
 	out, last := p.packed[:0], int64(0)
 	if from > 0 {
-		out, last = p.packed[:2*from+first-2], p.entries[from-1].start+p.length(from-1)
+		out, last = p.packed[:entryWords*(from-1)+wideWords], p.entries[from-1].start+p.length(from-1)
 	} else {
 		p.packedWide = 0
 	}
 	for k := from; k < len(p.entries); k++ {
 		e := &p.entries[k]
-		gap, length := uint64(e.start-last), uint64(p.length(k)) //nolint:gosec // back in unpack
-		last = e.start + int64(length)                           //nolint:gosec // as it was
-		if gap < wide && length < wide && len(out)+2 <= cap(out) {
-			out = append(out, uint32(gap), uint32(length))
+		gap, length := uint64(e.start-last)>>unitBits, uint64(p.length(k))>>unitBits //nolint:gosec // back in unpack
+		last = e.start + int64(length)<<unitBits                                     //nolint:gosec // as it was
+		if gap < wide && length < wide && len(out)+entryWords <= cap(out) {
+			out = append(out, uint16(gap), uint16(length), uint16(gap>>16|length>>16<<8)) //nolint:gosec // in parts
 			continue
 		}
-		if len(out)+6 > cap(out) {
-			out = append(slices.Grow([]uint32(nil), grown(len(out)+2*(len(p.entries)-k)+4)), out...)
+		if len(out)+wideWords > cap(out) {
+			out = append(slices.Grow([]uint16(nil), grown(len(out)+entryWords*(len(p.entries)-k)+wideWords)), out...)
 		}
-		for _, v := range [2]uint64{gap, length} {
-			if v < wide {
-				out = append(out, uint32(v))
-			} else {
-				out = append(out, wide, uint32(v>>32), uint32(v)) //nolint:gosec // in two parts
-				p.packedWide++
-			}
-		}
+		p.packedWide++
+		out = appendWide(out, gap, length)
 	}
 	p.packed, p.start = out, p.end
 	if len(p.entries) > 0 {
@@ -88,25 +88,28 @@ func (p *prefills) pack() {
 // unpack is the opposite of pack. The entries are in memory that is given.
 func (p *prefills) unpack(entries []prefillEntry) {
 	in := p.packed
-	entries = slices.Grow(entries[:0], len(in)/2+1)[:len(in)/2+1]
-	at, cum, i, n := int64(0), p.start, 0, 0
-	next := func() int64 {
-		v := uint64(in[i])
-		if i++; v == wide {
-			v = uint64(in[i])<<32 | uint64(in[i+1])
-			i += 2
+	entries = slices.Grow(entries[:0], len(in)/entryWords)[:len(in)/entryWords]
+	at, cum, n := int64(0), p.start, 0
+	for ; len(in) >= entryWords; n++ {
+		gap, length := uint64(in[0])|uint64(in[2]&0xff)<<16, uint64(in[1])|uint64(in[2]>>8)<<16
+		if gap == wide && length == wide {
+			in = in[entryWords:]
+			gap = uint64(in[0]) | uint64(in[1])<<16 | uint64(in[2])<<32 | uint64(in[3])<<48
+			length = uint64(in[4]) | uint64(in[5])<<16 | uint64(in[6])<<32 | uint64(in[7])<<48
+			in = in[wideWords-entryWords:]
+		} else {
+			in = in[entryWords:]
 		}
-		return int64(v) //nolint:gosec // as it was
-	}
-	for ; i < len(in); n++ {
-		at += next()
+		at += int64(gap) << unitBits //nolint:gosec // as it was
 		entries[n] = prefillEntry{at, cum}
-		length := next()
-		at += length
-		cum += length
+		at += int64(length) << unitBits  //nolint:gosec // as it was
+		cum += int64(length) << unitBits //nolint:gosec // as it was
 	}
 	p.entries, p.same = entries[:n], n
 }
+
+// inUnits is the moment in whole units. It is never later: what starts where another ends has started by that end still.
+func inUnits(at int64) int64 { return at &^ (unit - 1) }
 
 // sameStep is by how much stamps of the same step may differ.
 const sameStep = 20_000 // ns
@@ -129,12 +132,12 @@ func (p *prefills) add(windows []span) {
 	p.merge = p.merge[:0]
 	i := from
 	for i < len(p.entries) || len(windows) > 0 {
-		if len(windows) == 0 || i < len(p.entries) && p.entries[i].start <= windows[0].a {
+		if len(windows) == 0 || i < len(p.entries) && p.entries[i].start <= inUnits(windows[0].a) {
 			p.merge = append(p.merge, span{p.entries[i].start, p.entries[i].start + p.length(i)})
 			i++
 			continue
 		}
-		p.merge = append(p.merge, windows[0])
+		p.merge = append(p.merge, span{inUnits(windows[0].a), inUnits(windows[0].b)})
 		windows = windows[1:]
 		p.distinct++
 	}
@@ -266,8 +269,32 @@ func (p *prefills) drop(t int64) {
 	for k < len(p.entries) && p.entries[k].start+p.length(k) < t {
 		k++
 	}
-	// A few at a time: to move and pack what stays costs as much as to unpack it.
-	if k > 8 && k > len(p.entries)/16 {
-		p.entries, p.same = slices.Delete(p.entries, 0, k), 0
+	// A few at a time, for what stays is moved.
+	if k <= 8 || k <= len(p.entries)/16 {
+		return
 	}
+	if p.same > k && p.onlyFirstWide() {
+		// Those that stay are packed as they were, but for the one that is now the first.
+		packed := p.packed[:0]
+		packed = appendWide(packed, uint64(p.entries[k].start)>>unitBits, uint64(p.length(k))>>unitBits) //nolint:gosec // back in unpack
+		p.packed = packed[:wideWords+copy(p.packed[wideWords:], p.packed[wideWords+entryWords*k:])]
+		p.same -= k
+	} else {
+		p.same = 0
+	}
+	p.entries = slices.Delete(p.entries, 0, k)
+}
+
+// onlyFirstWide is whether, of what is packed, only the first entry is wide: where the others are is known then.
+func (p *prefills) onlyFirstWide() bool {
+	return p.packedWide == 1 && p.packed[0] == math.MaxUint16 && p.packed[1] == math.MaxUint16 && p.packed[2] == math.MaxUint16
+}
+
+// appendWide appends a wide entry.
+func appendWide(out []uint16, gap, length uint64) []uint16 {
+	out = append(out, math.MaxUint16, math.MaxUint16, math.MaxUint16)
+	for _, v := range [2]uint64{gap, length} {
+		out = append(out, uint16(v), uint16(v>>16), uint16(v>>32), uint16(v>>48)) //nolint:gosec // in parts
+	}
+	return out
 }

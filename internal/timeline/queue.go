@@ -160,13 +160,13 @@ type waits struct {
 	unseen
 	w0, w1, ends int64 // the window, and up to when ends have been seen
 
-	// ended is the share of the requests that take no longer than the upper edge of a bucket, its error by how few they are, and
-	// certain the bucket from which on all do.
-	lengths      *lengths
-	ended, doubt [lengthsBuckets]float64
-	certain      int
-	recent       int64 // what was scheduled before it needs no look at its bucket: all have ended
-	laid         bool
+	lengths *lengths
+	certain int   // the bucket from which on all requests have ended
+	recent  int64 // what was scheduled before it needs no look at its bucket: all have ended
+	// ended is the share of the requests that have ended of those scheduled from a moment on and before another, doubt its error by how few
+	// they are.
+	ended, doubt float64
+	from, until  int64
 
 	seen, known          float64 // ns: who was seen; the same with those who should have been
 	variance, systematic float64 // of known: of counts (ns²), and by what is not known about running times (ns)
@@ -175,27 +175,35 @@ type waits struct {
 func (s *waits) begin(h *lengths, u unseen, w0, w1, seen int64) {
 	s.unseen, s.w0, s.w1, s.ends = u, w0, w1, seen
 	s.seen, s.known, s.variance, s.systematic = 0, 0, 0, 0
-	s.lengths, s.laid, s.certain = h, false, min(h.top+growthBuckets+1, lengthsBuckets)
+	s.lengths, s.certain = h, min(h.top+growthBuckets+1, lengthsBuckets)
 	if seen == math.MaxInt64 || h.n <= 0 {
 		s.certain = 0
 		return
 	}
 	s.recent = seen - int64(1.001*bucketEnd(s.certain)*sec)
+	s.from, s.until = 0, 0
 }
 
-// lay is done for windows in which somebody was scheduled too lately to be certain.
-func (s *waits) lay() {
-	h := s.lengths
-	s.laid = true
-	var c, shorter float64
-	for b := range s.certain {
-		c += float64(h.count[b])
-		if b >= growthBuckets {
-			shorter += float64(h.count[b-growthBuckets])
-		}
-		f := min(c/h.n, 1)
-		s.ended[b], s.doubt[b] = f, math.Sqrt(f*(1-f)/h.n)+1/h.n+(c-shorter)/h.n
+// of makes ended and doubt those of requests scheduled at rs.
+func (s *waits) of(rs int64) {
+	if rs >= s.from && rs < s.until {
+		return // they come by their start: most are of the same bucket as the one before
 	}
+	b := lengthsBucket(float64(s.ends-rs) / sec)
+	s.from, s.until = s.ends-int64(bucketEnd(b)*sec), s.ends-int64(bucketEnd(b-1)*sec)
+	if b >= s.certain {
+		s.ended, s.doubt = 1, 1/s.lengths.n
+		return
+	}
+	var c, longest float64
+	for i := range b + 1 {
+		c += float64(s.lengths.count[i])
+	}
+	for i := max(b-growthBuckets+1, 0); i <= b; i++ {
+		longest += float64(s.lengths.count[i])
+	}
+	f := min(c/s.lengths.n, 1)
+	s.ended, s.doubt = max(f, minEndedShare), math.Sqrt(f*(1-f)/s.lengths.n)+(1+longest)/s.lengths.n
 }
 
 // add takes a request that arrived at q, was scheduled at rs and waited for d of the window.
@@ -211,12 +219,8 @@ func (s *waits) add(q, rs, d int64, weight float64) {
 	}
 	f, doubt := 1.0, 1/s.lengths.n
 	if rs >= s.recent {
-		if b := lengthsBucket(float64(s.ends-rs) / sec); b < s.certain {
-			if !s.laid {
-				s.lay()
-			}
-			f, doubt = max(s.ended[b], minEndedShare), s.doubt[b]
-		}
+		s.of(rs)
+		f, doubt = s.ended, s.doubt
 	}
 	s.known += x / f
 	s.variance += float64(d) * x * (1 - f) / (f * f)

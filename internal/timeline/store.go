@@ -84,8 +84,11 @@ func (b *buffer) split(horizon int64, each func(*packed)) {
 
 // merge puts what split gave, in its order, where split made room for it in kept, which is by rs, and lets go of what ended up to a moment.
 func (b *buffer) merge(moved []record, order []place, ended int64) {
-	k, n := 0, len(b.kept)-len(moved)
-	for i := range n {
+	n := len(b.kept) - len(moved)
+	// What started later has not ended.
+	later := sort.Search(n, func(i int) bool { return b.kept[i].rs() > ended })
+	k := 0
+	for i := range later {
 		if b.kept[i].re() <= ended {
 			continue
 		}
@@ -94,6 +97,7 @@ func (b *buffer) merge(moved []record, order []place, ended int64) {
 		}
 		k++
 	}
+	k += copy(b.kept[k:], b.kept[later:n])
 	order = slices.DeleteFunc(order, func(at place) bool { return moved[at.i].re <= ended })
 	j := len(order)
 	b.cut(k+j, len(b.pending))
@@ -167,7 +171,7 @@ func (t *Timeline) giveBack() {
 // Memory is the bytes the Timeline holds, and the bytes that scale with the requests retained. What computing a window takes is
 // not among them: it is shared.
 func (t *Timeline) Memory() (total, requests int) {
-	requests = len(t.all)*int(unsafe.Sizeof(packed{})) + cap(t.far)*int(unsafe.Sizeof(record{})) + cap(t.mask.packed)*4
+	requests = len(t.all)*int(unsafe.Sizeof(packed{})) + cap(t.far)*int(unsafe.Sizeof(record{})) + cap(t.mask.packed)*2
 	total = int(unsafe.Sizeof(*t)) + requests + cap(t.windows)*int(unsafe.Sizeof(Window{})) + t.pace.memory()
 	return total, requests
 }

@@ -189,8 +189,8 @@ func TestPackedPrefillsAreNotMuchLargerThanNeeded(t *testing.T) {
 	for range 2 * shrinkAfter {
 		grow(0)
 	}
-	assert.Len(t, p.packed, 2+2*101)
-	assert.LessOrEqual(t, cap(p.packed), 250, "and give back what was not needed for long")
+	assert.Len(t, p.packed, wideWords+entryWords*100)
+	assert.LessOrEqual(t, cap(p.packed), 375, "and give back what was not needed for long")
 }
 
 // wholeMask makes a Timeline keep all of its mask for good.
@@ -322,7 +322,7 @@ func TestPackedPrefills(t *testing.T) {
 				p.drop(now - 60e9)
 			}
 			packed.pack()
-			require.LessOrEqual(t, len(packed.packed), 2*len(packed.entries)+2*packed.packedWide)
+			require.LessOrEqual(t, len(packed.packed), entryWords*len(packed.entries)+(wideWords-entryWords)*packed.packedWide)
 			scratch, packed.entries = packed.entries, nil
 		}
 	}

@@ -504,7 +504,7 @@ func (s *scratch) sort() {
 	for i := range s.moved {
 		s.keys = append(s.keys, (s.moved[i].rs-first)>>coarse<<who|int64(i))
 	}
-	slices.Sort(s.keys)
+	s.sorter.sort(s.keys)
 	same := 0 // the first of those with the same when
 	for k, key := range s.keys {
 		i := int32(key & (1<<who - 1)) //nolint:gosec // below MaxRequests
