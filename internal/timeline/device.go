@@ -146,7 +146,7 @@ func locality(l float64) float64 { return 1 / (1 + l*l/4) }
 func (d *device) add(r *record, i int32, w float64, over bool) float64 {
 	l := float64(r.re-r.rs) / sec
 	d.swAll += w
-	dec := l - float64(r.prefill)
+	dec := max(l-float64(r.prefill), 0) // prefill is rounded
 	if r.has(hasSteps) && r.out > 1 {
 		d.steps += w * float64(r.out-1)
 		d.decode += w * dec
