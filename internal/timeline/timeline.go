@@ -99,7 +99,7 @@ const (
 	farAhead    = int64(time.Minute)
 	farBehind   = int64(time.Hour)
 	confirm     = 3   // requests that make a jump forward credible
-	confirmBack = 64  // requests in a row that make a jump back credible
+	confirmBack = 64  // requests in a row that make a jump back credible, and those that make one beyond the wall clock
 	forget      = 256 // requests near the watermark that make one far ahead incredible
 	maxLead     = int64(time.Hour)
 )
@@ -200,7 +200,7 @@ func (t *Timeline) quarantine(r record) {
 	}
 	i, _ := slices.BinarySearchFunc(t.far, r, func(a, b record) int { return cmp.Compare(a.re, b.re) })
 	t.far = slices.Insert(t.far, i, r)
-	for len(t.far) >= confirm {
+	for len(t.far) >= t.confirmed() {
 		first := t.far[0]
 		t.far = slices.Delete(t.far, 0, 1)
 		t.normals = 0
@@ -213,6 +213,14 @@ func (t *Timeline) quarantine(r record) {
 			t.close(t.watermark)
 		}
 	}
+}
+
+// confirmed is how many requests make the jump to the first of far credible. No engine is ahead of the time of day, but its clock may be.
+func (t *Timeline) confirmed() int {
+	if len(t.far) > 0 && t.wall != 0 && t.far[0].re > t.wall+maxLead {
+		return confirmBack
+	}
+	return confirm
 }
 
 func (t *Timeline) insert(r record) Outcome {

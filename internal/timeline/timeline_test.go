@@ -320,6 +320,38 @@ func TestOutlierDoesNotMoveTime(t *testing.T) {
 	assert.EqualValues(t, 6, tl.Stats().Outliers)
 }
 
+// What is ahead of the wall clock has to be confirmed by more than a few.
+func TestTimesBeyondTheWallClock(t *testing.T) {
+	m := modelOf("default")
+	reqs := m.spans(m.run(2, chat, 4, 600, 1e9), 2, 0, 0)
+	want, _ := run(Config{}, reqs)
+	tl := New(Config{})
+	ahead := func() {
+		wrong := plain(400*24*3600, 0, 3, 9)
+		assert.Equal(t, Quarantined, tl.Add(&wrong))
+	}
+	for i := range reqs {
+		if i%100 == 0 {
+			tl.Advance(time.Unix(0, int64(reqs[i].End)))
+		}
+		if i == 500 {
+			for range confirmBack - 1 {
+				ahead()
+			}
+		}
+		assert.Equal(t, Accepted, tl.Add(&reqs[i]))
+	}
+	tl.Flush(true)
+	assert.Equal(t, want, tl.Windows())
+	assert.EqualValues(t, confirmBack-1, tl.Stats().Outliers)
+
+	require.Less(t, tl.watermark, simEpoch.Add(24*time.Hour).UnixNano())
+	for range confirmBack {
+		ahead()
+	}
+	assert.Greater(t, tl.watermark, simEpoch.Add(399*24*time.Hour).UnixNano(), "its clock is ahead")
+}
+
 func TestJumpIsFollowed(t *testing.T) {
 	for _, jump := range []float64{10 * 24 * 3600, -10 * 24 * 3600} {
 		m := modelOf("default")
@@ -440,7 +472,7 @@ func TestAbsurdInput(t *testing.T) {
 		if tl.Stats().Restarts == 0 {
 			checkWindows(t, ws, time.Second<<(seed%5))
 		}
-		assert.LessOrEqual(t, tl.Retained(), 300+confirm)
+		assert.LessOrEqual(t, tl.Retained(), 300+confirmBack)
 	}
 }
 
