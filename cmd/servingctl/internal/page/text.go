@@ -187,7 +187,7 @@ func certainty(e *summary.Engine) string {
 		parts = append(parts, "seen "+percent(*c.Completeness))
 	}
 	if c.Late > 0 {
-		parts = append(parts, fmt.Sprintf("%d late", c.Late))
+		parts = append(parts, fmt.Sprintf("%d came after their windows had closed", c.Late))
 	}
 	if len(c.Findings) > 0 {
 		parts = append(parts, strings.Join(c.Findings, ", "))
