@@ -302,6 +302,8 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 		if !ok {
 			est.step, est.wall = 0, 0 // hardly a step was made
 		}
+	} else {
+		est.step, est.wall = 0, 0 // none that took any time
 	}
 	outTokens += t.pace.tokensMade(t, w0, w1)
 	doubtful := est.wall > 0 && t.pace.doubtful(w0, w1, est.wall, steps, est.prefillWall)

@@ -38,6 +38,19 @@ func TestSorter(t *testing.T) {
 	}
 }
 
+// Where all but one are in the same bucket there is nothing gained by placing them, and comparing each with each would take long.
+func TestSorterOfACrowd(t *testing.T) {
+	var s sorter
+	x := make([]int64, 10_000)
+	for i := range x {
+		x[i] = int64(len(x) - i)
+	}
+	x[0] = math.MaxInt64 / 2
+	s.sort(x)
+	require.True(t, slices.IsSorted(x))
+	require.Empty(t, s.placed)
+}
+
 func BenchmarkSorter(b *testing.B) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var s sorter

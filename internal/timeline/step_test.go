@@ -199,3 +199,27 @@ func TestArrivalsRemembered(t *testing.T) {
 		assert.GreaterOrEqual(t, time.Duration(q.bin*arrivalBins), 20*time.Minute)
 	}
 }
+
+// Tokens that all came with the first took no decode step: there is none to be reported.
+func TestNoDecodeTime(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 31))
+	m := modelOf("default")
+	reqs := m.spans(m.run(2, chat, 4, 200, 1e9), 2, 0, 0)
+	for i := range 3000 {
+		prefill := 0.05 + 0.01*r.Float64()
+		q := plain(210+0.1*float64(i), 0.001*r.Float64(), prefill, 10)
+		q.Set(llmrequest.TimeToFirstToken, q.Value(llmrequest.E2E))
+		q.Set(llmrequest.Forward, prefill-0.002)
+		q.Set(llmrequest.Execute, prefill-0.001)
+		q.Set(llmrequest.Scheduler, 0.0005)
+		reqs = append(reqs, q)
+	}
+	ws, _ := run(Config{}, reqs)
+	checkWindows(t, ws, 10*time.Second)
+	for i := len(ws) - 10; i < len(ws)-2; i++ {
+		w := &ws[i]
+		require.Equal(t, ModeMasked, w.Mode)
+		assert.False(t, w.Has(StepDuration), "%v", w.Value(StepDuration))
+		assert.False(t, w.Has(HostGap))
+	}
+}

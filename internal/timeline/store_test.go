@@ -306,7 +306,7 @@ func TestPackedPrefills(t *testing.T) {
 				at += int64(r.ExpFloat64() * pause * sec)
 				length := r.ExpFloat64() * 0.1
 				if r.IntN(200) == 0 {
-					length = 6
+					length = 20 // wide
 				}
 				batch = append(batch, span{at, at + int64(length*sec)})
 			}
