@@ -197,11 +197,11 @@ func (g *generator) next() (demand, bool) {
 	if g.kind == Recorded {
 		r := g.rows[g.pos]
 		prompt, output = r.prompt, r.output
-		g.clock += g.recordedGap()
+		g.clock = min(g.clock+g.recordedGap(), farFuture)
 		g.pos = (g.pos + 1) % len(g.rows)
 	} else {
 		prompt, output = g.lengths()
-		g.clock += g.gap()
+		g.clock = min(g.clock+g.gap(), farFuture)
 	}
 	return g.demand(g.clock, prompt, output), true
 }
@@ -229,8 +229,14 @@ func (g *generator) recordedGap() int64 {
 	if g.pos > 0 {
 		gap = float64(g.rows[g.pos].at - g.rows[g.pos-1].at)
 	}
-	return int64(gap / mean / g.rate * 1e9)
+	return nanoseconds(gap / mean / g.rate)
 }
+
+// farFuture is the last moment that arrivals are drawn at, Unix ns (2116): a rate of next to nothing has its first one there.
+const farFuture = math.MaxInt64 / 2
+
+// nanoseconds of at most 31 years, so that sums with moments do not overflow.
+func nanoseconds(seconds float64) int64 { return int64(min(seconds, 1e9) * 1e9) }
 
 func (g *generator) gap() int64 {
 	switch g.kind {
@@ -241,9 +247,12 @@ func (g *generator) gap() int64 {
 		if g.rng.Float64() >= p {
 			p = 1 - p
 		}
-		return int64(g.rng.ExpFloat64() / (2 * p * g.rate) * 1e9)
+		return nanoseconds(g.rng.ExpFloat64() / (2 * p * g.rate))
 	case OnOff:
 		const phase = 30e9
+		if g.rate*phase < 1e-4*1e9 { // next to none in a phase: these make no difference, and would be passed one by one
+			return nanoseconds(g.rng.ExpFloat64() / g.rate)
+		}
 		t := g.clock
 		for {
 			if t >= g.phaseEnd {
@@ -254,7 +263,7 @@ func (g *generator) gap() int64 {
 			}
 			if g.on {
 				// Exponential gaps have no memory: a gap that outlives its phase is drawn anew.
-				d := int64(g.rng.ExpFloat64() / (2 * g.rate) * 1e9)
+				d := nanoseconds(g.rng.ExpFloat64() / (2 * g.rate))
 				if t+d < g.phaseEnd {
 					return t + d - g.clock
 				}
@@ -262,6 +271,6 @@ func (g *generator) gap() int64 {
 			t = g.phaseEnd
 		}
 	default:
-		return int64(g.rng.ExpFloat64() / g.rate * 1e9)
+		return nanoseconds(g.rng.ExpFloat64() / g.rate)
 	}
 }

@@ -165,3 +165,22 @@ func FuzzTrace(f *testing.F) {
 		require.Positive(t, rows[len(rows)-1].at)
 	})
 }
+
+// TestRateOfNextToNothing: the first request of a rate of next to nothing is in the far future, and not, by an overflow, in the past without end.
+func TestRateOfNextToNothing(t *testing.T) {
+	begin := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC).UnixNano()
+	for _, rate := range []float64{1e-8, 1e-20, 1e-308, 5e-324} {
+		for _, w := range []Workload{{Arrivals: Poisson}, {Arrivals: Bursty}, {Arrivals: OnOff}, {Lengths: LengthsAzureCode, Arrivals: Recorded}} {
+			g, err := newGenerator(w, 4096, 1, begin, rate)
+			require.NoError(t, err)
+			last := begin
+			for range 20 {
+				d, ok := g.next()
+				require.True(t, ok)
+				require.GreaterOrEqual(t, d.at, last, "%v %v", rate, w)
+				last = d.at
+			}
+			assert.Greater(t, last, begin+int64(24*time.Hour), "%v %v", rate, w)
+		}
+	}
+}
