@@ -61,7 +61,7 @@ func tokenRate(n float64, a, b, w0, w1 int64) float64 {
 	return n * float64(hi-lo) / float64(b-a)
 }
 
-// minRunningSeen is the completeness below which running requests are withheld.
+// minRunningSeen is the completeness below which running requests and the tokens made in that time are withheld.
 const minRunningSeen = 0.3
 
 // minCompleteness is the completeness below which states and device figures are withheld.
@@ -238,7 +238,7 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 		}
 		if precise {
 			w.Set(WaitingMean, mean)
-			w.Set(WaitingMax, float64(peak(waitBase, s.qStarts, s.qEnds))*float64(uint32(1)<<t.shift)/p+last)
+			w.Set(WaitingMax, max(float64(peak(waitBase, s.qStarts, s.qEnds))*float64(uint32(1)<<t.shift)/p+last, mean))
 		}
 		waited := unionByEnd(s.waiting)
 		if p == 1 {
@@ -248,7 +248,7 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 			t.find.unattended(s.waiting[waited:], s.occupied, w0, w1, len(s.qEnds))
 		}
 	}
-	if hasIns || len(s.ran) == 0 {
+	if (hasIns || len(s.ran) == 0) && complete >= minRunningSeen {
 		w.Set(InputThroughput, inTokens/length*sec*scale)
 	}
 
@@ -314,13 +314,16 @@ func (t *Timeline) compute(w *Window, w0, w1, seen int64) {
 		}
 	}
 	if hasOuts || len(s.ran) == 0 {
-		w.Set(OutputThroughput, outTokens/length*sec*scale)
+		out := outTokens / length * sec * scale
+		if complete >= minRunningSeen {
+			w.Set(OutputThroughput, out)
+		}
 		t.pace.share, t.pace.read = est.prefillWall/length*sec, inTokens/length*sec
 		if est.mode != ModeMasked {
 			t.pace.share = t.pace.tokenTime * t.pace.read
 		}
 		t.pace.prefill += est.prefillWall
-		t.pace.made += w.Value(OutputThroughput) * length / sec
+		t.pace.made += out * length / sec
 	}
 	if est.wall > 0 && !doubtful {
 		switch {

@@ -98,7 +98,7 @@ func makeRecord(q *llmrequest.Request) (record, bool) {
 		inference, inferred = q.Value(llmrequest.Prefill)+q.Value(llmrequest.Decode), true
 	}
 	switch {
-	case inferred && inference >= 0 && start+int64(min(inference, maxRun)*sec) <= r.re+int64(sec/100):
+	case inferred && inference >= 0 && inference <= maxRun && start+int64(inference*sec) <= r.re+int64(sec/100):
 		r.rs = r.re - int64(inference*sec)
 	case queued:
 		inferred = false

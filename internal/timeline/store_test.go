@@ -86,6 +86,46 @@ func TestMostTokens(t *testing.T) {
 	}
 }
 
+// What adds up to more than a request of a day is not its running time: it would not fit a packed record.
+func TestLongestRun(t *testing.T) {
+	q := plain(0, 1, maxRun-1, 100)
+	q.Set(llmrequest.Prefill, 1.04*maxRun) // each within what one part may be of the whole
+	q.Set(llmrequest.Decode, 1.04*maxRun)
+	r, ok := makeRecord(&q)
+	require.True(t, ok)
+	assert.EqualValues(t, (maxRun-1)*sec, r.re-r.rs, "by the queue, then")
+	var p packed
+	var got record
+	r.pack(&p)
+	p.unpack(&got)
+	assert.Equal(t, r, got)
+}
+
+// One request that hung for a day is most of the running time, but not of the tokens: what was seen of these is not divided by what was seen of that.
+func TestTokensBesideADay(t *testing.T) {
+	tl := New(Config{})
+	most, absent := 0.0, 0
+	for i := range 4000 {
+		q := plain(float64(i)/10, 0.01, 2, 100)
+		tl.Add(&q)
+		if i == 1000 {
+			q := plain(100-maxRun+1, 0.01, maxRun-1, 100)
+			tl.Add(&q)
+		}
+		for _, w := range tl.Windows() {
+			switch v, ok := w.Get(OutputThroughput); {
+			case !ok:
+				absent++
+				assert.Less(t, w.Value(Completeness), minRunningSeen)
+			case i > 100:
+				most = max(most, v)
+			}
+		}
+	}
+	assert.Less(t, most, 1000/minRunningSeen*1.05, "of 1000 in truth")
+	assert.Positive(t, absent)
+}
+
 func TestBufferAgainstTwoSlices(t *testing.T) {
 	unpacked := func(p *packed) (r record) {
 		p.unpack(&r)

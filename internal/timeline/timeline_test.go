@@ -75,6 +75,18 @@ func checkWindows(t *testing.T, ws []Window, length time.Duration) {
 			require.LessOrEqual(t, w.Value(DeviceLower), u+1e-9)
 			require.GreaterOrEqual(t, w.Value(DeviceUpper), u-1e-9)
 		}
+		for _, x := range [][4]Figure{{RunningLower, RunningMean, RunningUpper, RunningMax}, {WaitingLower, WaitingMean, WaitingUpper, WaitingMax}} {
+			mean, ok := w.Get(x[1])
+			if !ok {
+				continue
+			}
+			slack := 1e-6 * max(mean, 1)
+			require.LessOrEqual(t, w.Value(x[0]), mean+slack, "least")
+			if upper, ok := w.Get(x[2]); ok {
+				require.GreaterOrEqual(t, upper, mean-slack, "most, on average")
+			}
+			require.GreaterOrEqual(t, w.Value(x[3]), mean-slack, "most")
+		}
 	}
 }
 
@@ -488,4 +500,30 @@ func TestOneTimeAheadIsSetAside(t *testing.T) {
 	got, tl := run(Config{}, mixed)
 	assert.EqualValues(t, 1, tl.Stats().Outliers)
 	require.Equal(t, want, got)
+}
+
+// TestClockThatJumps: an engine's clock that goes back and forth by up to an hour breaks none of what holds of windows.
+func TestClockThatJumps(t *testing.T) {
+	for seed := range uint64(60) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		tl := New(Config{MaxRequests: 1000})
+		at, gap, scale := 0.0, math.Pow(10, -2*r.Float64()), 30*r.Float64()
+		var ws []Window
+		for range 2000 {
+			at += gap * r.ExpFloat64()
+			if r.IntN(200) == 0 {
+				at += 60 * r.NormFloat64()
+			}
+			e2e := scale * (0.2 + r.ExpFloat64())
+			queue := 0.3 * e2e * r.Float64()
+			q := plain(at, queue, e2e-queue, 50)
+			tl.Add(&q)
+			ws = append(ws, tl.Windows()...)
+		}
+		tl.Flush(false)
+		ws = append(ws, tl.Windows()...)
+		if tl.Stats().Restarts == 0 {
+			checkWindows(t, ws, 10*time.Second)
+		}
+	}
 }
