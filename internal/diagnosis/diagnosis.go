@@ -104,11 +104,11 @@ type Finding struct {
 	Confidence Confidence
 	// Title is the verdict in a few words, Sentence in one sentence with its figures.
 	Title, Sentence string
-	// Cause narrows HostBound down: scheduler, execute, outside, small_batch. Empty else, and where nothing stands out.
+	// Cause narrows HostBound down: scheduler, execute, outside, small_batch; and NoVerdict: stopped. Empty else, and where nothing stands out.
 	Cause string
 	// Evidence are the figures that met the conditions, or for NoVerdict those that did not suffice.
 	Evidence []Evidence
-	// Gain is the most that a remedy can give; nil where no bound is known.
+	// Gain is the bound of what a remedy can give; nil where no bound is known.
 	Gain *Gain
 	// Actions are what to do, the most promising first.
 	Actions []Action
@@ -133,6 +133,8 @@ type Evidence struct {
 type Gain struct {
 	// Factor is the most by which Of can change: 1.7, or below 1 where less is better.
 	Factor float64
+	// AtLeast: Factor is the least there is room for, for the most is not known or is only that of a guess.
+	AtLeast bool
 	// Of is what changes, as "throughput".
 	Of string
 	// Formula is where the bound comes from.

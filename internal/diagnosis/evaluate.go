@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/otelcol-serving/otelcol-serving/internal/timeline"
@@ -208,6 +209,9 @@ func (s *state) tooLittle() *Finding {
 			Evidence{Text: "share of the time that windows cover", Value: float64(f.Covered) / float64(span), Unit: "1", Condition: "< " + number(c.MinCoverage)})
 	}
 	if !(f.Completeness >= c.MinCompleteness) { // also NaN
+		if x, ok := s.stopped(); ok {
+			return &x
+		}
 		x := none("Too little seen yet", fmt.Sprintf("%s of the running time had been seen when the windows were closed.", capitalize(percent(f.Completeness))))
 		if !math.IsNaN(f.Completeness) {
 			x.Evidence = []Evidence{{Text: "completeness", Value: f.Completeness, Unit: "1", Condition: "< " + number(c.MinCompleteness), Metric: prefix + "estimate.completeness"}}
@@ -220,6 +224,68 @@ func (s *state) tooLittle() *Finding {
 		return &x
 	}
 	return nil
+}
+
+// CauseStopped narrows NoVerdict down: no request ends any more, though many would have by now.
+const CauseStopped = "stopped"
+
+const (
+	// stoppedAfter is the least time without the end of a request that is called a stop.
+	stoppedAfter = time.Minute
+	// missedEnds is how many requests would have ended in that time, at the rate of before: that none did is no chance.
+	missedEnds = 10
+)
+
+// stopped is the finding that requests no longer end, for an engine that may have had some: it hangs, was stopped, or its spans are lost. One
+// that is known to have had none is idle.
+func (s *state) stopped() (Finding, bool) {
+	last := s.in.Windows[len(s.in.Windows)-1]
+	if s.in.LastEnd.IsZero() {
+		return Finding{}, false
+	}
+	silent := last.End.Sub(s.in.LastEnd)
+	before := s.c.Period - silent // what of the period had requests that ended
+	if silent < stoppedAfter || before > 0 && float64(s.f.Requests)*silent.Seconds() < missedEnds*before.Seconds() {
+		return Finding{}, false
+	}
+	x := Finding{
+		Confidence: None, Cause: CauseStopped, Title: "No request finishes any more",
+		Evidence: []Evidence{
+			{Text: "time since the last request's end", Value: silent.Seconds(), Unit: "s", Condition: ">= " + number(stoppedAfter.Seconds())},
+			{Text: "completeness", Value: finite(s.f.Completeness), Unit: "1", Condition: "< " + number(s.c.MinCompleteness), Metric: prefix + "estimate.completeness"},
+		},
+		Sentence: fmt.Sprintf("No request has finished since %s UTC%s: the engine hangs or was stopped, or its spans are lost.", s.in.LastEnd.UTC().Format(time.TimeOnly), s.until()),
+		Actions: []Action{
+			{Text: "Ask the engine for a completion.", Why: "If it answers, its spans are lost on the way here: look at its exporter and at this Collector's receiver. If it does not, restart it."},
+		},
+		Caveats: []string{"What ran or waited when it stopped makes no span unless it finishes; after that only new requests tell more."},
+	}
+	if math.IsNaN(s.f.Completeness) {
+		x.Evidence = x.Evidence[:1]
+	}
+	return x, true
+}
+
+// until says what the engine had to do when its requests stopped ending, as the last window says of which enough was seen.
+func (s *state) until() string {
+	for i := len(s.in.Windows) - 1; i >= 0; i-- {
+		w := &s.in.Windows[i]
+		if c, ok := w.Get(timeline.Completeness); !ok || c < s.c.MinCompleteness || !w.Start.Before(s.in.LastEnd) {
+			continue
+		}
+		var parts []string
+		if v, ok := w.Running(); ok && v >= 1 {
+			parts = append(parts, significant(v)+" ran")
+		}
+		if v, ok := w.Waiting(); ok && v >= 1 {
+			parts = append(parts, significant(v)+" waited")
+		}
+		if len(parts) == 0 {
+			return ""
+		}
+		return ", when about " + strings.Join(parts, " and ")
+	}
+	return ""
 }
 
 // wholePeriod is the time that an engine must have been seen idle for without enough requests.

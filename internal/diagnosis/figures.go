@@ -15,15 +15,19 @@ import (
 // Summarize is the means of the windows of an Input, with these weights:
 //
 //   - Occupancy, QueuePressure, Utilization, Lower, Upper, Running, Waiting and their Lower and Upper, throughputs, CapacityPeak, Capacity and Completeness:
-//     the windows' lengths, over the windows that have the figure.
+//     the windows' lengths, over the windows that have the figure. Waiting, its ends and throughputs are none of the period where
+//     windows of less than half of its time have them.
 //     Where only a bracket of the running or the waiting requests is known, its middle counts.
 //   - Wait = 1 - Σ utilization / Σ occupancy, over the windows that have both, by their lengths.
-//   - Batch = Σ running / Σ occupancy, the same.
-//   - FillWaiting = Σ running x waiting / Σ waiting / MaxNumSeqs: windows without a queue do not count. Where the number of waiting
+//   - Batch = Σ running / Σ occupancy, the same, without windows of which hardly anything was seen: nobody knows for how much of
+//     those the requests ran that may have.
+//   - FillWaiting = Σ running x waiting / Σ waiting / MaxNumSeqs, without these: windows without a queue do not count. Where the number of waiting
 //     requests is unknown, the queue pressure stands for it.
 //   - Step and HostGap: the number of steps, Σ occupied time / Σ (occupied time / step).
 //   - CapacityFit = Σ output tokens / Σ capacity, over the windows that have a capacity; CapacityLeast and CapacityMost the same over
-//     the ends of its bracket.
+//     the ends of its bracket. None of them, nor CapacityPeak, where the output throughput is none of the period.
+//   - Where the requests are not one engine's, or only a part of them, nothing is said of the device, its steps or its capacity,
+//     though windows before that was known did.
 //   - States: Σ time in the state / Σ time.
 //   - StepLawA and StepLawB: the last window's that has them, for the law is learnt over much longer than the period.
 //   - Marginal = b Batch / (a + b Batch) by that law.
@@ -91,12 +95,14 @@ func Summarize(in *Input) Figures {
 		highest.add(out*d, get(timeline.CapacityLower)*d)
 		complete.add(get(timeline.Completeness), d)
 		wait.add(u*d, o*d)
-		batch.add(r*d, o*d)
 		by := waits
 		if math.IsNaN(by) {
 			by = get(timeline.QueuePressure)
 		}
-		seen.add(r*by*d, by*d)
+		if !(get(timeline.Completeness) < minSeen) { // also NaN
+			batch.add(r*d, o*d)
+			seen.add(r*by*d, by*d)
+		}
 		if step := get(timeline.StepDuration); step > 0 {
 			n := o * d / step
 			steps.add(o*d, n)
@@ -113,7 +119,8 @@ func Summarize(in *Input) Figures {
 		f.Wait = 0
 	}
 	f.Running, f.RunningLower, f.RunningUpper = running.value(), runningLower.value(), runningUpper.value()
-	f.Waiting, f.WaitingLower, f.WaitingUpper = waiting.value(), waitingLower.value(), waitingUpper.value()
+	covered := f.Covered.Seconds()
+	f.Waiting, f.WaitingLower, f.WaitingUpper = waiting.mostly(covered), waitingLower.mostly(covered), waitingUpper.mostly(covered)
 	f.WaitingSlope, f.WaitingSlopeError = slope.fit()
 	f.Batch = batch.value()
 	f.Fill, f.FillWaiting = nan, nan
@@ -125,10 +132,21 @@ func Summarize(in *Input) Figures {
 	f.CapacityFit, f.CapacityPeak, f.Capacity = fit.value(), peak.value(), capacity.value()
 	f.CapacityLeast, f.CapacityMost = lowest.value(), highest.value()
 	f.Marginal = finite(f.StepLawB * f.Batch / (f.StepLawA + f.StepLawB*f.Batch))
-	f.InputThroughput, f.OutputThroughput = inTok.value(), outTok.value()
+	f.InputThroughput, f.OutputThroughput = inTok.mostly(covered), outTok.mostly(covered)
 	f.Completeness = complete.value()
 	for s := range states {
-		f.States[s] = finite(states[s].Seconds() / f.Covered.Seconds())
+		f.States[s] = finite(states[s].Seconds() / covered)
+	}
+	if math.IsNaN(f.OutputThroughput) {
+		f.CapacityFit, f.CapacityPeak, f.CapacityLeast, f.CapacityMost = nan, nan, nan, nan
+	}
+	if f.Flags&(timeline.MixedEngines|timeline.Sampled) != 0 {
+		for _, v := range []*float64{
+			&f.Utilization, &f.Lower, &f.Upper, &f.Wait, &f.Step, &f.HostGap, &f.StepLawA, &f.StepLawB, &f.Marginal,
+			&f.CapacityFit, &f.CapacityPeak, &f.Capacity, &f.CapacityLeast, &f.CapacityMost,
+		} {
+			*v = nan
+		}
 	}
 	return f
 }
@@ -146,6 +164,14 @@ func (m *mean) add(v, weight float64) {
 // value is NaN where nothing was added.
 func (m *mean) value() float64 { return finite(m.sum / m.weight) }
 
+// mostly is value where what was added weighs at least half of all: the few windows before an engine stopped do not speak for those after.
+func (m *mean) mostly(all float64) float64 {
+	if m.weight < all/2 {
+		return math.NaN()
+	}
+	return m.value()
+}
+
 // ratio is a ratio of sums over what has both.
 type ratio struct{ above, below float64 }
 
@@ -157,6 +183,9 @@ func (r *ratio) add(above, below float64) {
 }
 
 func (r *ratio) value() float64 { return finite(r.above / r.below) }
+
+// minSeen is the completeness below which a window tells little of what ran in it; internal/timeline withholds its mean there.
+const minSeen = .3
 
 func finite(v float64) float64 {
 	if math.IsInf(v, 0) {

@@ -17,6 +17,8 @@ type Input struct {
 	Windows []timeline.Window
 	// Requests are those that finished in that time.
 	Requests Requests
+	// LastEnd is the time at which the last request that is known ended; zero: unknown.
+	LastEnd time.Time
 	// Before are the requests and the step law of the day before; nil: unknown.
 	Before *Before
 	// Peers are the engines that serve the same model, this one among them; nil: none is known.

@@ -81,7 +81,7 @@ var rules = []rule{
 			return fmt.Sprintf("A request runs only %s of the time.", percent(s.f.Occupancy))
 		},
 		gain: func(s *state) *Gain {
-			return gain(1/capacityAtMost.value(s), "requests on the same device", "1 / capacity used")
+			return room(s, "requests on the same device")
 		},
 		actions: func(s *state) []Action {
 			return append(sizing(s), s.forEngine(
@@ -90,8 +90,12 @@ var rules = []rule{
 		},
 		caveats: func(s *state) []string {
 			c := []string{"Requests that never finish make no span: an engine that hangs looks idle."}
-			if s.f.Requests < s.c.MinRequests {
-				c = append(c, fmt.Sprintf("%d finished %s are too few for anything but that.", s.f.Requests, plural(int(s.f.Requests), "request")))
+			if n := s.f.Requests; n < s.c.MinRequests {
+				are := "are"
+				if n == 1 {
+					are = "is"
+				}
+				c = append(c, fmt.Sprintf("%d finished %s %s too few for anything but that.", n, plural(int(n), "request"), are))
 			}
 			return c
 		},
@@ -205,7 +209,7 @@ var rules = []rule{
 		verdict: DeviceBoundFull, title: "The engine is full",
 		when: []allOf{
 			{{occupancy.is(">", "full_occupancy")}, {wait.is("<=", "host_wait").orUnknown(noDevice)}, {capacityAtLeast.is(">=", "full_capacity")}},
-			join(allOf{{occupancy.is(">", "full_occupancy")}, {wait.is("<=", "host_wait").orUnknown(noDevice)}}, queue, allOf{{fillWaiting.is(">=", "full_batch")}}),
+			join(allOf{{occupancy.is(">", "full_occupancy")}, {wait.is("<=", "host_wait").orUnknown(noDevice)}}, queue, allOf{{fillWaiting.is(">=", "full_batch")}, {capacityAtMost.is(">=", "admission_capacity").orUnknown("-")}}),
 		},
 		sentence: func(s *state) string {
 			text := fmt.Sprintf("A request runs %s of the time", percent(s.f.Occupancy))
@@ -355,7 +359,7 @@ var rules = []rule{
 				percent(s.f.Occupancy), percent(s.f.Marginal), significant(s.f.Batch), capacityText(s))
 		},
 		gain: func(s *state) *Gain {
-			return gain(1/capacityAtMost.value(s), "throughput", "1 / capacity used")
+			return room(s, "throughput")
 		},
 		actions: func(s *state) []Action {
 			return append(s.forEngine(
@@ -450,6 +454,16 @@ func objectiveBatch(s *state) float64 {
 		return math.NaN()
 	}
 	return math.Floor(b)
+}
+
+// room is what the capacity that is not used gives at least. The most would be by the lower end of what is used, and where little is used
+// that end is near nothing.
+func room(s *state, of string) *Gain {
+	g := gain(1/capacityAtMost.value(s), of, "1 / the most of the capacity that may be used")
+	if g != nil {
+		g.AtLeast = true
+	}
+	return g
 }
 
 // gain is nil where the factor is none.

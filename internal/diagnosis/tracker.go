@@ -68,7 +68,7 @@ func (t *Tracker) Observe(in *Input) Diagnosis {
 func (t *Tracker) hold(d *Diagnosis) {
 	kept := t.inForce
 	if !slices.ContainsFunc(d.Also, func(x Finding) bool { return x.Verdict == kept.Verdict }) {
-		kept.Caveats = append(slices.Clone(kept.Caveats), "The last window no longer shows it; a verdict changes when two of three windows agree.")
+		kept.Caveats = append(slices.Clone(kept.Caveats), "The last window no longer says so; a verdict changes when two of three windows agree.")
 		if kept.Confidence != None {
 			kept.Confidence = Low
 		}

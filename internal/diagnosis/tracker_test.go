@@ -135,11 +135,11 @@ func TestTrackerKeepsEvidence(t *testing.T) {
 	assert.Equal(t, Imbalance, d.Verdict)
 	assert.Contains(t, verdictsOf(d.Also), HostBound)
 	assert.NotContains(t, verdictsOf(d.Also), Imbalance)
-	assert.NotContains(t, d.Caveats, "The last window no longer shows it; a verdict changes when two of three windows agree.")
+	assert.NotContains(t, d.Caveats, "The last window no longer says so; a verdict changes when two of three windows agree.")
 	d = tracker.Observe(healthyAt(at(2)))
 	assert.Equal(t, Imbalance, d.Verdict, "one each of three")
 	assert.Equal(t, Low, d.Confidence)
-	assert.Contains(t, d.Caveats, "The last window no longer shows it; a verdict changes when two of three windows agree.")
+	assert.Contains(t, d.Caveats, "The last window no longer says so; a verdict changes when two of three windows agree.")
 	assert.Empty(t, d.Also, "healthy is no finding beside another")
 }
 

@@ -46,6 +46,7 @@ func (w *windows) diagnose(window *timeline.Window, known *about) {
 		Kind: known.kind.String(), Generation: known.generation.String(), MaybeMixed: known.mayMix, MaxNumSeqs: known.maxNumSeqs, Peers: known.peers,
 		TTFTObjective: seconds(known.objectives.ttft), TPOTObjective: seconds(known.objectives.tpot), E2EObjective: seconds(known.objectives.e2e),
 	}
+	in.LastEnd, _ = w.timeline.LastEnd()
 	w.history.Period(&in)
 	w.diagnosis = w.tracker.Observe(&in)
 	w.history.SetVerdict(w.diagnosis.Verdict)

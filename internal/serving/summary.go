@@ -29,7 +29,7 @@ func (a *Aggregator) Source() summary.Source {
 	stats := a.Stats()
 	s := summary.Source{
 		Spans: stats.Spans, Duplicates: stats.Duplicates, Dropped: stats.Dropped, Overflow: stats.Overflow > 0,
-		WindowSeconds: a.windows.Window.Seconds(), MaxNumSeqs: a.windows.MaxNumSeqs,
+		WindowSeconds: a.windows.Window.Seconds(), MaxNumSeqs: a.windows.MaxNumSeqs, KVCacheTokens: a.windows.KVCacheTokens,
 	}
 	for kind := range stats.Requests {
 		for _, n := range stats.Requests[kind] {

@@ -60,6 +60,8 @@ type Source struct {
 	Objectives Objectives `json:"objectives"`
 	// MaxNumSeqs as configured; absent: unknown.
 	MaxNumSeqs int `json:"max_num_seqs,omitempty"`
+	// KVCacheTokens as configured; absent: unknown.
+	KVCacheTokens int `json:"kv_cache_tokens,omitempty"`
 	// EnginesNotListed are beyond the limit and have no report.
 	Overflow bool `json:"overflow,omitempty"`
 }
@@ -154,9 +156,11 @@ type Evidence struct {
 
 // Gain bounds what a remedy can give.
 type Gain struct {
-	Factor  float64 `json:"factor"`
-	Of      string  `json:"of"`
-	Formula string  `json:"formula,omitempty"`
+	Factor float64 `json:"factor"`
+	// AtLeast: the factor is the least there is room for; else the most that can be had.
+	AtLeast bool   `json:"at_least,omitempty"`
+	Of      string `json:"of"`
+	Formula string `json:"formula,omitempty"`
 }
 
 // Action is something to do.

@@ -337,6 +337,14 @@ func (t *Timeline) Flush(drained bool) {
 	}
 }
 
+// LastEnd is the newest end of the requests that are believed, and whether there are any.
+func (t *Timeline) LastEnd() (time.Time, bool) {
+	if t.watermark == math.MinInt64 {
+		return time.Time{}, false
+	}
+	return time.Unix(0, t.watermark), true
+}
+
 // floor is the start of the window that holds ns.
 func (t *Timeline) floor(ns int64) int64 { return ns - ns%t.win }
 

@@ -55,6 +55,14 @@ func report() *summary.Report {
 	}
 }
 
+func TestWriteRoom(t *testing.T) {
+	var b bytes.Buffer
+	r := report()
+	r.Engines[0].Diagnosis.Gain.AtLeast = true
+	require.NoError(t, Write(&b, r))
+	assert.Contains(t, b.String(), "\n  at least   1.7x throughput\n")
+}
+
 func TestWrite(t *testing.T) {
 	var b bytes.Buffer
 	require.NoError(t, Write(&b, report()))
@@ -67,7 +75,7 @@ func TestWrite(t *testing.T) {
   also       Headroom: More requests cost little.
   figures    device busy 59 % (57 to 62 %), occupied 100 %, capacity used 38 %, running 31.0, waiting 0.0, step 11.7 ms, output 2650 tokens/s
   requests   400 finished, 2 failed, ttft p50 200 ms p95 900 ms p99 1.4 s, objectives met 97 %
-  how sure   seen 99 %, 3 came after their windows had closed, async_output
+  how sure   seen 99 %, 3 since the start came after their windows had closed, async_output
 
 v1
   NO VERDICT  [idle]

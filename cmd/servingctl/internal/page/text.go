@@ -63,6 +63,8 @@ func writeEngine(b *strings.Builder, e *summary.Engine) {
 	case d.Gain == nil:
 	case d.Gain.Factor < 1:
 		fmt.Fprintf(b, "  at best    %.2gx %s\n", d.Gain.Factor, d.Gain.Of)
+	case d.Gain.AtLeast:
+		fmt.Fprintf(b, "  at least   %.2gx %s\n", d.Gain.Factor, d.Gain.Of)
 	default:
 		fmt.Fprintf(b, "  at most    %.2gx %s\n", d.Gain.Factor, d.Gain.Of)
 	}
@@ -187,7 +189,7 @@ func certainty(e *summary.Engine) string {
 		parts = append(parts, "seen "+percent(*c.Completeness))
 	}
 	if c.Late > 0 {
-		parts = append(parts, fmt.Sprintf("%d came after their windows had closed", c.Late))
+		parts = append(parts, fmt.Sprintf("%d since the start came after their windows had closed", c.Late))
 	}
 	if len(c.Findings) > 0 {
 		parts = append(parts, strings.Join(c.Findings, ", "))

@@ -60,7 +60,7 @@ func Fleet(out io.Writer, r *summary.Report) {
 		w.f("| engine | verdict | confidence | status | device busy | capacity used | waiting | TTFT p95 |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n")
 		for i := range r.Engines {
 			e := &r.Engines[i]
-			w.f("| %s | %s | %s | %s | %s | %s | %s | %s |\n", t(page.EngineName(e)), t(page.VerdictLabel(e.Diagnosis.Verdict)), t(e.Diagnosis.Confidence), e.Status,
+			w.f("| %s | %s | %s | %s | %s | %s | %s | %s |\n", t(page.EngineName(e)), t(page.FindingLabel(&e.Diagnosis.Finding)), t(e.Diagnosis.Confidence), e.Status,
 				page.Percent(e.Figures.Utilization), page.Capacity(&e.Figures), page.Waiting(&e.Figures), ttft(&e.Requests))
 		}
 		for i := range r.Engines {
@@ -97,7 +97,7 @@ func Engine(out io.Writer, r *summary.EngineReport, from summary.Source) {
 	for _, m := range e.Models {
 		w.f(", %s", t(m))
 	}
-	w.f(".\n\n## %s, %s confidence\n\n", t(page.VerdictLabel(d.Verdict)), t(d.Confidence))
+	w.f(".\n\n## %s, %s confidence\n\n", t(page.FindingLabel(&d.Finding)), t(d.Confidence))
 	w.finding(&d.Finding, true)
 	for i := range d.Also {
 		a := &d.Also[i]
@@ -224,7 +224,7 @@ func (w *writer) slowest(requests []summary.SlowRequest) {
 
 func (w *writer) certainty(c *summary.Certainty, from *summary.Source, e *summary.Engine) {
 	w.f("\n## How sure\n\n")
-	w.f("- seen of the running time: %s; late requests: %d; steps: %s; spans support: %s\n", page.Percent(c.Completeness), c.Late, t(c.Mode), t(c.Tier))
+	w.f("- seen of the running time: %s; late requests since the start: %d; steps: %s; spans support: %s\n", page.Percent(c.Completeness), c.Late, t(c.Mode), t(c.Tier))
 	w.f("- told from others by %s\n", code(e.KeySource))
 	w.f("- %s received %d spans, %d of them requests\n", code(from.ID), from.Spans, from.Requests)
 	for _, name := range c.Findings {

@@ -179,7 +179,7 @@ func newEngineView(view View, o Options) *engineView {
 	r, from := view.Engine, &view.Source
 	e := &r.Engine
 	v := &engineView{
-		E: e, Name: engineName(e), Severity: engineSeverity(e), Label: verdictLabel(e.Diagnosis.Verdict),
+		E: e, Name: engineName(e), Severity: engineSeverity(e), Label: findingLabel(&e.Diagnosis.Finding),
 		Title: e.Diagnosis.Title, Lead: e.Diagnosis.Sentence, Confidence: e.Diagnosis.Confidence,
 		Gain: gainText(e.Diagnosis.Gain), GainLabel: gainLabel(e.Diagnosis.Gain), Key: e.Key,
 	}
@@ -248,7 +248,9 @@ func (v *engineView) status(r *summary.EngineReport, from *summary.Source) {
 		v.Title = "Nothing heard for " + ago
 		v.Label, v.Confidence, v.Action, v.Gain, v.Since = "Stale", "", nil, "", ""
 	case summary.StatusIdle:
-		v.Notice = "No request came for a while. Figures go on without work."
+		if !hasStopped(&e.Diagnosis.Finding) { // else it may have work
+			v.Notice = "No request came for a while. Figures go on without work."
+		}
 	case summary.StatusCurrent:
 	}
 }
@@ -705,7 +707,7 @@ func newWorkloadRow(label string, now, tail, before, beforeTail float64, unit st
 }
 
 func newFinding(rank int, f *summary.Finding) findingView {
-	v := findingView{Rank: rank, Severity: severityOf(f.Verdict), Label: verdictLabel(f.Verdict), Finding: f, Gain: gainText(f.Gain), Confidence: f.Confidence}
+	v := findingView{Rank: rank, Severity: findingSeverity(f), Label: findingLabel(f), Finding: f, Gain: gainText(f.Gain), Confidence: f.Confidence}
 	if f.Gain != nil {
 		v.GainTitle = f.Gain.Formula
 	}
@@ -733,7 +735,7 @@ func newSure(e *summary.Engine, from *summary.Source) sureView {
 	s := sureView{Missing: c.Missing, Tier: tiers[c.Tier], Mode: modes[c.Mode], KeyText: e.KeySource, MayMix: e.MayMix}
 	s.Figures = figures(
 		figure{"Seen of the running time", opt(c.Completeness, percent), "", "expected share of the running time that had been seen when a window was closed"},
-		figure{"Late requests", count(c.Late), "", "requests that came after a window they belong to was closed; they are in all figures of requests"},
+		figure{"Late requests", count(c.Late), "", "requests since the start that came after a window they belong to was closed, as many do that run longer than the grace; they are in all figures of requests"},
 		figure{"Spans of all engines", count(from.Spans), "", "by " + from.ID + " since it was started, of all engines"},
 		figure{"of them requests", count(from.Requests), "", "finished requests of all engines that were counted"},
 		figure{"Resent", count(from.Duplicates), "", "spans that came again and were not counted again"},

@@ -174,17 +174,17 @@ func commonTrouble(engines []summary.Engine) string {
 	var order []string
 	for i := range engines {
 		if s := engineSeverity(&engines[i]); s == Critical || s == Warning {
-			verdict := engines[i].Diagnosis.Verdict
-			if byVerdict[verdict] == 0 {
-				order = append(order, verdict)
+			label := strings.ToLower(findingLabel(&engines[i].Diagnosis.Finding))
+			if byVerdict[label] == 0 {
+				order = append(order, label)
 			}
-			byVerdict[verdict]++
+			byVerdict[label]++
 		}
 	}
 	slices.SortStableFunc(order, func(a, b string) int { return byVerdict[b] - byVerdict[a] })
 	var words []string
-	for _, verdict := range order[:min(3, len(order))] {
-		words = append(words, strconv.Itoa(byVerdict[verdict])+nbsp+"×"+nbsp+strings.ToLower(verdictLabel(verdict)))
+	for _, label := range order[:min(3, len(order))] {
+		words = append(words, strconv.Itoa(byVerdict[label])+nbsp+"×"+nbsp+label)
 	}
 	if len(order) > 3 {
 		words = append(words, "and others")
@@ -195,7 +195,7 @@ func commonTrouble(engines []summary.Engine) string {
 func newStrip(e *summary.Engine, severity Severity, link string) stripView {
 	s := stripView{
 		Severity: severity, Name: engineName(e), Kind: engineKind(e), Link: link,
-		Label: verdictLabel(e.Diagnosis.Verdict), Title: e.Diagnosis.Title, Sentence: e.Diagnosis.Sentence, Confidence: e.Diagnosis.Confidence,
+		Label: findingLabel(&e.Diagnosis.Finding), Title: e.Diagnosis.Title, Sentence: e.Diagnosis.Sentence, Confidence: e.Diagnosis.Confidence,
 		Gain: gainText(e.Diagnosis.Gain), GainLabel: gainLabel(e.Diagnosis.Gain), Busy: opt(e.Figures.Utilization, percent),
 		BusyBar: bar("busy", e.Figures.Utilization, e.Figures.UtilizationLower, e.Figures.UtilizationUpper),
 	}
@@ -254,7 +254,7 @@ func (f *fleetView) table(v View) {
 		value, basis := capacityOf(&e.Figures)
 		row := rowView{
 			Severity: engineSeverity(e), Name: engineName(e), Sub: strings.Join(append([]string{engineKind(e)}, e.Models...), " · "),
-			Link: "?" + engineQuery(v.Report, e).Encode(), Verdict: verdictLabel(e.Diagnosis.Verdict), Confidence: e.Diagnosis.Confidence,
+			Link: "?" + engineQuery(v.Report, e).Encode(), Verdict: findingLabel(&e.Diagnosis.Finding), Confidence: e.Diagnosis.Confidence,
 			Busy: opt(e.Figures.Utilization, percent), Occupied: opt(e.Figures.Occupancy, percent),
 			Waiting: countText(e.Figures.WaitingCount()), TTFT: absent, Rate: opt(e.Requests.Rate, digits),
 			Status: statusLabels[e.Status], Stale: e.Status == summary.StatusStale,
@@ -371,6 +371,9 @@ func gainText(g *summary.Gain) string {
 	}
 	if g.Factor < 1 {
 		return "down to " + factor + "× " + g.Of
+	}
+	if g.AtLeast {
+		return "at least " + factor + "× " + g.Of
 	}
 	return "up to " + factor + "× " + g.Of
 }

@@ -114,6 +114,13 @@ func TestEveryVerdict(t *testing.T) {
 	}
 	assert.Equal(t, Warning, severityOf("something_new"))
 	assert.Equal(t, "something new", verdictLabel("something_new"))
+
+	stopped := summary.Finding{Verdict: diagnosis.NoVerdict.String(), Cause: diagnosis.CauseStopped}
+	assert.Equal(t, Warning, findingSeverity(&stopped))
+	assert.Equal(t, "Stopped", findingLabel(&stopped))
+	stopped.Cause = ""
+	assert.Equal(t, Unknown, findingSeverity(&stopped))
+	assert.Equal(t, "No verdict", findingLabel(&stopped))
 }
 
 func TestCapacityText(t *testing.T) {
@@ -167,6 +174,7 @@ func TestGainText(t *testing.T) {
 	assert.Empty(t, gainText(nil))
 	assert.Equal(t, "up to 1.72× throughput", gainText(&summary.Gain{Factor: 1.724, Of: "throughput"}))
 	assert.Equal(t, "up to 2.4× throughput", gainText(&summary.Gain{Factor: 2.44, Of: "throughput"}))
+	assert.Equal(t, "at least 2.2× requests", gainText(&summary.Gain{Factor: 2.22, AtLeast: true, Of: "requests"}))
 	assert.Equal(t, "down to 0.33× devices", gainText(&summary.Gain{Factor: .33, Of: "devices"}))
 	assert.Empty(t, gainText(&summary.Gain{Factor: math.Inf(1), Of: "x"}))
 }

@@ -58,7 +58,27 @@ func engineSeverity(e *summary.Engine) Severity {
 	if e.Status == summary.StatusStale || e.Status == summary.StatusCollecting {
 		return Unknown
 	}
-	return severityOf(e.Diagnosis.Verdict)
+	return findingSeverity(&e.Diagnosis.Finding)
+}
+
+// findingSeverity is that of its verdict; that requests stopped ending is no verdict, but worth a look.
+func findingSeverity(f *summary.Finding) Severity {
+	if hasStopped(f) {
+		return Warning
+	}
+	return severityOf(f.Verdict)
+}
+
+func hasStopped(f *summary.Finding) bool {
+	return f.Verdict == diagnosis.NoVerdict.String() && f.Cause == diagnosis.CauseStopped
+}
+
+// findingLabel is its verdict in one or two words.
+func findingLabel(f *summary.Finding) string {
+	if hasStopped(f) {
+		return "Stopped"
+	}
+	return verdictLabel(f.Verdict)
 }
 
 var verdictLabels = map[string]string{

@@ -18,8 +18,8 @@ func EngineKind(e *summary.Engine) string { return engineKind(e) }
 // SeverityOf is that of the engine's verdict, Unknown where it is of the past.
 func SeverityOf(e *summary.Engine) Severity { return engineSeverity(e) }
 
-// VerdictLabel is a verdict in one or two words.
-func VerdictLabel(verdict string) string { return verdictLabel(verdict) }
+// FindingLabel is a finding's verdict in one or two words.
+func FindingLabel(f *summary.Finding) string { return findingLabel(f) }
 
 // FindingText is a finding about the estimate in a sentence.
 func FindingText(name string) string { return findingText(name) }

@@ -145,10 +145,13 @@ var pains = func() map[string]int {
 	return ranks
 }()
 
-// pain of an engine whose figures are of the past is that of one of which nothing is known.
+// pain of an engine whose figures are of the past is that of one of which nothing is known; one whose requests no longer end is missed by its users.
 func pain(e *summary.Engine) int {
 	if e.Status == summary.StatusStale {
 		return pains[diagnosis.NoVerdict.String()]
+	}
+	if e.Diagnosis.Verdict == diagnosis.NoVerdict.String() && e.Diagnosis.Cause == diagnosis.CauseStopped {
+		return pains[diagnosis.HostBound.String()]
 	}
 	rank, ok := pains[e.Diagnosis.Verdict]
 	if !ok { // a verdict newer than this list

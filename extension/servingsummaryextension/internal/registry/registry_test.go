@@ -88,6 +88,15 @@ func TestOrder(t *testing.T) {
 	assert.Equal(t, "b", report.Engines[8].Source)
 }
 
+// An engine whose requests no longer end has no verdict, and comes before those that only waste a device.
+func TestOrderOfStopped(t *testing.T) {
+	stopped := engine("stopped", "no_verdict", "none", -1)
+	stopped.Diagnosis.Cause = diagnosis.CauseStopped
+	r := New(summary.Collector{})
+	r.Register(&reporter{"a", []summary.Engine{engine("no verdict", "no_verdict", "none", -1), engine("past the knee", "device_bound_past_knee", "high", 0), stopped, engine("full", "device_bound_full", "low", 0)}})
+	assert.Equal(t, []string{"full", "stopped", "past the knee", "no verdict"}, keys(r.Report(time.Unix(0, 0))))
+}
+
 // Each verdict has a place of its own in the order.
 func TestEveryVerdictHasItsPain(t *testing.T) {
 	seen := map[int]diagnosis.Verdict{}
