@@ -592,3 +592,32 @@ func BenchmarkFullEngine(b *testing.B) {
 	}
 	b.ReportMetric(10*float64(b.N)/b.Elapsed().Seconds(), "x-real-time")
 }
+
+// TestCloseSendsAll: what counts as a span is sent, also where the last step ends after the simulation.
+func TestCloseSendsAll(t *testing.T) {
+	for _, name := range Presets() {
+		t.Run(name, func(t *testing.T) {
+			late := 0
+			for seed := range uint64(12) {
+				cfg := preset(t, name, func(c *Config) { c.Seed, c.Engines = seed, 2 })
+				s, err := New(cfg, Workload{}, 40)
+				require.NoError(t, err)
+				exports := s.Advance(cfg.Start.Add(20 * time.Second))
+				exports = append(exports, s.Close()...)
+				spans := spansOf(exports)
+				assert.Len(t, spans, s.Counts().Spans, "seed %d", seed)
+				for _, e := range exports {
+					for _, span := range spansOf([]Export{e}) {
+						assert.False(t, span.EndTimestamp().AsTime().After(e.At), "no span is sent before it has ended")
+					}
+				}
+				for _, span := range spans {
+					if span.EndTimestamp().AsTime().After(s.Now()) {
+						late++
+					}
+				}
+			}
+			assert.Positive(t, late, "no run ended within a step that finished a request")
+		})
+	}
+}
