@@ -55,12 +55,13 @@ type simulateOptions struct {
 	seed                       uint64
 	pooled                     bool
 	sampling, abort            float64
+	clock                      replay.Clock
 }
 
 func newSimulate(std stdio) *cobra.Command {
 	var (
 		target   = replay.Target{UserAgentVersion: version()}
-		o        simulateOptions
+		o        = simulateOptions{clock: replay.RealClock{}}
 		insecure bool
 	)
 	cmd := &cobra.Command{
@@ -150,7 +151,7 @@ func (o *simulateOptions) wall() time.Duration {
 }
 
 func runSimulate(ctx context.Context, std stdio, target replay.Target, o simulateOptions) (err error) {
-	cfg, err := o.config(time.Now())
+	cfg, err := o.config(o.clock.Now())
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
@@ -171,12 +172,12 @@ func runSimulate(ctx context.Context, std stdio, target replay.Target, o simulat
 			return &exitError{exitUsage, err}
 		}
 		defer func() { err = errors.Join(err, failed(file.Close())) }()
-		run.send = func(td ptrace.Traces) error {
+		run.send = func(td ptrace.Traces) (int, error) {
 			line, err := (&ptrace.JSONMarshaler{}).MarshalTraces(td)
 			if err == nil {
 				_, err = file.Write(append(line, '\n'))
 			}
-			return err
+			return 0, err
 		}
 	} else {
 		sender, err := target.Dial(ctx, func(message string) { fmt.Fprintf(std.err, "servingctl: %s\n", message) })
@@ -184,14 +185,8 @@ func runSimulate(ctx context.Context, std stdio, target replay.Target, o simulat
 			return &exitError{exitUsage, err}
 		}
 		defer sender.Close()
-		run.send = func(td ptrace.Traces) error {
-			rejected, err := sender.Send(ctx, td)
-			if err == nil && rejected > 0 {
-				err = fmt.Errorf("the endpoint rejected %d of %d spans", rejected, td.SpanCount())
-			}
-			return err
-		}
-		run.paced = o.speed > 0
+		run.send = func(td ptrace.Traces) (int, error) { return sender.Send(ctx, td) }
+		run.live = true
 	}
 	if o.truth != "" {
 		file, err := create(o.truth, std.out)
@@ -213,7 +208,18 @@ func runSimulate(ctx context.Context, std stdio, target replay.Target, o simulat
 	if stopped := (*signalError)(nil); errors.As(context.Cause(ctx), &stopped) {
 		return stopped
 	}
-	return failed(err)
+	return failed(undelivered(run.sent, n.Spans, err))
+}
+
+// undelivered is err with what did not arrive because of it. Spans that are missing without an error are one.
+func undelivered(sent, made int, err error) error {
+	switch {
+	case sent == made:
+		return err
+	case err == nil:
+		return fmt.Errorf("%d of %d spans were not delivered", made-sent, made)
+	}
+	return fmt.Errorf("%d of %d spans were not delivered: %w", made-sent, made, err)
 }
 
 // failed is the error of work that was begun.
@@ -229,8 +235,9 @@ type simulation struct {
 	sim   *enginesim.Sim
 	o     simulateOptions
 	start time.Time
-	paced bool
-	send  func(ptrace.Traces) error
+	live  bool // spans are sent, not written
+	// send says how many of the spans were rejected.
+	send  func(ptrace.Traces) (rejected int, err error)
 	truth *json.Encoder
 	sent  int
 }
@@ -242,7 +249,7 @@ type truthLine struct {
 }
 
 func (r *simulation) all(ctx context.Context) error {
-	begin, end := time.Now(), r.start.Add(r.o.duration)
+	begin, end := r.o.clock.Now(), r.start.Add(r.o.duration)
 	// The first window that the run covers from its start.
 	window := int64(r.o.window)
 	first := time.Unix(0, (r.start.UnixNano()+window-1)/window*window)
@@ -251,14 +258,8 @@ func (r *simulation) all(ctx context.Context) error {
 		if now.After(end) {
 			now = end
 		}
-		if r.paced {
-			due := begin.Add(time.Duration(float64(now.Sub(r.start)) / r.o.speed))
-			timer := time.NewTimer(time.Until(due))
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-				timer.Stop()
-			}
+		if r.live && r.o.speed > 0 {
+			_ = r.o.clock.Wait(ctx, begin.Add(time.Duration(float64(now.Sub(r.start))/r.o.speed)))
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -274,16 +275,35 @@ func (r *simulation) all(ctx context.Context) error {
 		}
 		r.sim.Forget(first)
 	}
-	return r.deliver(r.sim.Close())
+	// The last step may end after the run, which ends at the present: what it finished is waited for, so that no span is of the future.
+	for _, e := range r.sim.Close() {
+		if late := e.At.Sub(end); r.live && late > 0 {
+			_ = r.o.clock.Wait(ctx, begin.Add(r.o.wall()+late))
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err := r.deliver([]enginesim.Export{e}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (r *simulation) deliver(exports []enginesim.Export) error {
 	for _, e := range exports {
 		n := e.Traces.SpanCount()
-		if err := r.send(e.Traces); err != nil {
-			return err
+		rejected, err := r.send(e.Traces)
+		if err == nil {
+			r.sent += n - min(rejected, n)
+			if rejected > 0 {
+				err = fmt.Errorf("the endpoint rejected %d of %d spans", rejected, n)
+			}
 		}
-		r.sent += n
+		if err != nil {
+			// Requests leave in order: those that follow are not sent either.
+			return fmt.Errorf("from the request of %s on: %w", e.At.Format(time.RFC3339Nano), err)
+		}
 	}
 	return nil
 }
