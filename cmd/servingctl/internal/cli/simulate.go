@@ -15,6 +15,7 @@ import (
 	"math"
 	"os"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,9 +29,15 @@ const simulateLong = `Simulate vLLM engines under load and send the spans they w
 
 --load is relative to what the engines can do at most, which is measured first: 1 is just full.
 
+%s
+The collector cannot see the last two in spans: it is told them as max_num_seqs and kv_cache_tokens, under
+engine of serving_metrics.
+
 The spans go to --endpoint at --speed times the simulated pace, or to --out as OTLP JSON, one request
 a line, at once. --truth writes what the engines really did, one JSON object for each engine and
-window: the seconds in each state, requests running and waiting, steps, tokens, preemptions.
+window: the seconds in each state, requests running and waiting, steps, tokens, preemptions. Its fields are
+described under "The truth file" in cmd/servingctl/README.md; step_duration, not decode_step, is what
+llm.serving.engine.step.duration estimates.
 
 The simulation ends at the present: with --speed 1 it starts now, and times in spans are the times they are
 sent at; faster, and to a file, it started in the past. --start decides otherwise. The same --seed
@@ -67,7 +74,7 @@ func newSimulate(std stdio) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:                   "simulate [flags]",
 		Short:                 "Simulate engines under load and send the spans they would send",
-		Long:                  simulateLong,
+		Long:                  fmt.Sprintf(simulateLong, kinds()),
 		Example:               simulateExample,
 		Args:                  cobra.NoArgs,
 		DisableFlagsInUseLine: true,
@@ -87,7 +94,7 @@ func newSimulate(std stdio) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&o.engine, "engine", "v0-default", "kind of engine: "+strings.Join(enginesim.Presets(), ", "))
+	f.StringVar(&o.engine, "engine", "v0-default", "kind of engine, see above")
 	f.IntVar(&o.engines, "engines", 1, "number of engines")
 	f.StringVar(&o.service, "service", "vllm", "service.name of the engines; each one's service.instance.id begins with it")
 	f.BoolVar(&o.pooled, "pooled", false, "the engines share one resource, as data-parallel ranks behind one API server do")
@@ -100,7 +107,7 @@ func newSimulate(std stdio) *cobra.Command {
 	f.Float64Var(&o.sampling, "sampling", 1, "share of requests whose spans are sampled")
 	f.Float64Var(&o.abort, "abort-rate", 0, "share of requests whose client goes away before the end; they have no span")
 	f.StringVar(&o.out, "out", "", "file to write OTLP JSON to instead of sending; \"-\" is the standard output")
-	f.StringVar(&o.truth, "truth", "", "file to write the truth to")
+	f.StringVar(&o.truth, "truth", "", "file to write the truth to; cmd/servingctl/README.md describes its fields")
 	f.DurationVar(&o.window, "truth-window", 10*time.Second, "window of the truth, aligned to whole multiples in Unix time")
 	f.StringVar(&target.Endpoint, "endpoint", "", "where to send to, as host:port or URL (default \"localhost:4317\", \"localhost:4318\" for http)")
 	f.StringVar(&target.Protocol, "protocol", "grpc", "OTLP over \"grpc\" or \"http\"")
@@ -110,6 +117,18 @@ func newSimulate(std stdio) *cobra.Command {
 	f.DurationVar(&target.Timeout, "timeout", 10*time.Second, "how long one request may take")
 	f.DurationVar(&target.RetryTime, "retry-time", 30*time.Second, "how long a request is retried; 0: not at all")
 	return cmd
+}
+
+// kinds is the table of the kinds of engines.
+func kinds() string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "  --engine\twhat it is\tmax_num_seqs\tkv_cache_tokens\n")
+	for _, k := range enginesim.Kinds() {
+		fmt.Fprintf(w, "  %s\t%s\t%d\t%d\n", k.Name, k.About, k.MaxNumSeqs, k.KVTokens)
+	}
+	_ = w.Flush() // a Builder takes all
+	return b.String()
 }
 
 // config is the deployment that the flags ask for.
@@ -197,6 +216,7 @@ func runSimulate(ctx context.Context, std stdio, target replay.Target, o simulat
 		run.truth = json.NewEncoder(file)
 	}
 
+	fmt.Fprintf(std.err, "servingctl: each %s engine has max_num_seqs %d and kv_cache_tokens %d, which serving_metrics is told under engine\n", cfg.Name, cfg.MaxNumSeqs, cfg.KVTokens)
 	err = run.all(ctx)
 	summary := std.out
 	if o.out == "-" || o.truth == "-" {

@@ -9,8 +9,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -46,6 +50,7 @@ func TestSimulateFile(t *testing.T) {
 	assert.Regexp(t, `^v0-default, 2 engine\(s\), load 0\.90 of [\d.]+ requests/s and \d+ output tokens/s
 simulated 1m5s: \d+ requests arrived, \d+ finished, 0 aborted; (\d+) of \d+ spans sent
 $`, r.out)
+	assert.Equal(t, "servingctl: each v0-default engine has max_num_seqs 256 and kv_cache_tokens 1048576, which serving_metrics is told under engine\n", r.err)
 
 	data, err := os.ReadFile(spans)
 	require.NoError(t, err)
@@ -112,6 +117,41 @@ func TestSimulateSends(t *testing.T) {
 	_, err = simulate(t.Context(), "--protocol", "http", "--endpoint", "http://"+http, "--duration", "30s", "--speed", "0")
 	require.NoError(t, err)
 	assert.Greater(t, spans, 50)
+}
+
+// The README names every field of the truth file and no other, and says of every kind of engine what it really has; so does the help.
+func TestSimulateDocumented(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	require.NoError(t, err)
+	section := func(title string) string {
+		_, text, ok := strings.Cut(string(readme), "\n### "+title+"\n")
+		require.True(t, ok, title)
+		text, _, _ = strings.Cut(text, "\n## ")
+		text, _, _ = strings.Cut(text, "\n### ")
+		return text
+	}
+	var described []string
+	for _, row := range regexp.MustCompile("(?m)^\\| (`.+?`) \\|").FindAllStringSubmatch(section("The truth file"), -1) {
+		for name := range strings.SplitSeq(row[1], ", ") {
+			described = append(described, strings.Trim(name, "`"))
+		}
+	}
+	written := []string{"engine"}
+	for field := range reflect.TypeFor[enginesim.Window]().Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		written = append(written, name)
+	}
+	assert.ElementsMatch(t, written, described)
+
+	help := newSimulate(stdio{}).Long
+	rows := regexp.MustCompile("(?m)^\\| `v.*$").FindAllString(section("Kinds of engines"), -1)
+	require.Len(t, rows, len(enginesim.Kinds()))
+	for i, k := range enginesim.Kinds() {
+		cfg, err := enginesim.Preset(k.Name)
+		require.NoError(t, err)
+		assert.Equal(t, fmt.Sprintf("| `%s` | %s | %d | %d |", k.Name, k.About, cfg.MaxNumSeqs, cfg.KVTokens), rows[i])
+		assert.Regexp(t, fmt.Sprintf(`(?m)^  %s +%s +%d +%d$`, k.Name, regexp.QuoteMeta(k.About), cfg.MaxNumSeqs, cfg.KVTokens), help)
+	}
 }
 
 // clock is always there when it is waited for.
