@@ -261,7 +261,8 @@ func (s *score) compare(truth *enginesim.Truth, in *received, begin time.Time, c
 	if v, ok := w.Waiting(); ok && waiting >= minWaiting {
 		s.waitingMiddle.add(math.Abs(v/waiting - 1))
 	}
-	if step, n := decodeStep(truth.Steps(a, b)); n >= minSteps {
+	if steps := truth.StepStats(a, b); steps.DecodingSteps >= minSteps {
+		step := steps.StepDuration.Seconds()
 		v, ok := w.Get(timeline.StepDuration)
 		s.stepGiven.hit(ok)
 		if ok {
@@ -315,16 +316,4 @@ func trueStates(t enginesim.Times) map[timeline.State]time.Duration {
 		timeline.StateHostOther:   t[enginesim.HostOther],
 		timeline.StateIdle:        t[enginesim.Idle],
 	}
-}
-
-// decodeStep is the mean duration of the steps that decode and are followed at once by another, s.
-func decodeStep(steps []enginesim.Step) (seconds float64, n int) {
-	var sum int64
-	for i, st := range steps {
-		if st.Decodes > 0 && i+1 < len(steps) && steps[i+1].Start == st.End {
-			sum += st.End - st.Start
-			n++
-		}
-	}
-	return float64(sum) / 1e9 / float64(max(n, 1)), n
 }

@@ -195,22 +195,22 @@ func base() Config {
 
 // presets by name, each a change of the base.
 var presets = []struct {
-	name   string
-	change func(*Config)
+	name, about string
+	change      func(*Config)
 }{
-	{"v0-default", func(*Config) {}},
-	{"v0-async", func(c *Config) { c.Async = true }},
-	{"v0-chunked", func(c *Config) { c.Mode, c.MaxBatchedTokens = ChunkedPrefill, 2048 }},
-	{"v0-hostbound", func(c *Config) {
+	{"v0-default", "vLLM V0 as it comes before v0.6: prefill first, decode else", func(*Config) {}},
+	{"v0-async", "V0 with asynchronous output processing, the default from v0.6.0", func(c *Config) { c.Async = true }},
+	{"v0-chunked", "V0 with chunked prefill", func(c *Config) { c.Mode, c.MaxBatchedTokens = ChunkedPrefill, 2048 }},
+	{"v0-hostbound", "V0 with a small model whose device waits for its host (v0.5.5)", func(c *Config) {
 		c.Dialect, c.Law, c.Host, c.Model = VLLM055, law8B, hostV053, "meta-llama/Meta-Llama-3-8B-Instruct"
 	}},
-	{"v0-preempt", func(c *Config) { c.KVTokens = 80_000 }},
-	{"v1", func(c *Config) { c.v1() }},
-	{"v1-async", func(c *Config) { c.v1(); c.Async = true }},
-	{"v1-hostbound", func(c *Config) { c.v1(); c.Law, c.Host = law8B, hostV053 }},
-	{"v1-preempt", func(c *Config) { c.v1(); c.KVTokens = 80_000 }},
-	{"v1-frontend", func(c *Config) { c.v1(); c.FrontEnd.Tokenize = 1500 * time.Millisecond }},
-	{"v1-longcontext", func(c *Config) { c.v1(); c.MaxModelLen, c.KVTokens = 131072, 1<<21 }},
+	{"v0-preempt", "V0 with a KV cache too small for full batches", func(c *Config) { c.KVTokens = 80_000 }},
+	{"v1", "vLLM V1", func(c *Config) { c.v1() }},
+	{"v1-async", "V1 with asynchronous scheduling: the device hardly waits", func(c *Config) { c.v1(); c.Async = true }},
+	{"v1-hostbound", "V1 with a small model and a slow host; its spans look like v1's", func(c *Config) { c.v1(); c.Law, c.Host = law8B, hostV053 }},
+	{"v1-preempt", "V1 with a KV cache too small for full batches", func(c *Config) { c.v1(); c.KVTokens = 80_000 }},
+	{"v1-frontend", "V1 with an API server that takes 1.5 s to prepare a request (images, long templates)", func(c *Config) { c.v1(); c.FrontEnd.Tokenize = 1500 * time.Millisecond }},
+	{"v1-longcontext", "V1 with room for prompts of 100,000 tokens", func(c *Config) { c.v1(); c.MaxModelLen, c.KVTokens = 131072, 1<<21 }},
 }
 
 func (c *Config) v1() {
@@ -226,19 +226,24 @@ func Presets() []string {
 	return names
 }
 
-// Preset is a ready deployment of one engine:
-//
-//	v0-default      vLLM V0 as it comes before v0.6: prefill first, decode else
-//	v0-async        with asynchronous output processing, the default from v0.6.0
-//	v0-chunked      with chunked prefill
-//	v0-hostbound    a small model whose device waits for its host (v0.5.5)
-//	v0-preempt      a KV cache too small for full batches
-//	v1              vLLM V1
-//	v1-async        with asynchronous scheduling: the device hardly waits
-//	v1-hostbound    a small model with a slow host; its spans look like v1's
-//	v1-preempt      a KV cache too small for full batches
-//	v1-frontend     an API server that takes 1.5 s to prepare a request (images, long templates)
-//	v1-longcontext  room for prompts of 100,000 tokens
+// Kind is what a user is told of a preset: also what a collector must be told of its engines.
+type Kind struct {
+	Name, About          string
+	MaxNumSeqs, KVTokens int
+}
+
+// Kinds are the presets.
+func Kinds() []Kind {
+	kinds := make([]Kind, len(presets))
+	for i, p := range presets {
+		c := base()
+		p.change(&c)
+		kinds[i] = Kind{p.name, p.about, c.MaxNumSeqs, c.KVTokens}
+	}
+	return kinds
+}
+
+// Preset is a ready deployment of one engine, of one of the Kinds.
 func Preset(name string) (Config, error) {
 	for _, p := range presets {
 		if p.name == name {

@@ -136,7 +136,8 @@ func (s *Sim) Advance(until time.Time) []Export {
 	return s.release(to)
 }
 
-// Close ends the engines' processes: all requests that have finished are sent. The simulation cannot go on.
+// Close ends the engines' processes: all requests that have finished are sent, Counts().Spans together with what Advance gave. Those of a step
+// that ends after Now are received after it. The simulation cannot go on.
 func (s *Sim) Close() []Export {
 	if s.closed {
 		return nil

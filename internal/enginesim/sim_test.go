@@ -542,8 +542,17 @@ func TestStepStats(t *testing.T) {
 		{Start: 20, ForwardStart: 21, ForwardEnd: 31, End: 34, Decodes: 5},
 		{Start: 50, ForwardStart: 51, ForwardEnd: 61, End: 64, Decodes: 9}, // after a pause: the one before does not count
 		{Start: 64, ForwardStart: 64, ForwardEnd: 70, End: 80, Decodes: 1},
+		{Start: 80, ForwardStart: 81, ForwardEnd: 100, End: 108, Decodes: 2, Prefills: 1, PromptTokens: 5}, // mixed
+		{Start: 108, ForwardStart: 111, ForwardEnd: 115, End: 118, Decodes: 2},                             // the last of the window
+		{Start: 118, ForwardStart: 119, ForwardEnd: 121, End: 122, Decodes: 2},
 	}
-	assert.Equal(t, StepStats{Steps: 5, DecodeSteps: 4, DecodeStep: 12, DecodeGap: 3, Batch: 6, PromptTokens: 7}, truth.StepStats(0, 100))
+	want := StepStats{Steps: 7, DecodeSteps: 5, DecodeStep: 13, DecodeGap: 5, Batch: 13. / 3, PromptTokens: 12, DecodingSteps: 4, StepDuration: 17}
+	assert.Equal(t, want, truth.StepStats(0, 118))
+	w := truth.Window(0, 118)
+	assert.InDelta(t, 17e-9, *w.StepDuration, 1e-15)
+	assert.InDelta(t, 13e-9, *w.DecodeStep, 1e-15)
+	assert.Equal(t, 4, w.DecodingSteps)
+	assert.Nil(t, truth.Window(200, 300).StepDuration)
 	assert.Equal(t, StepStats{}, truth.StepStats(200, 300))
 	assert.Equal(t, StepStats{}, truth.StepStats(300, 200))
 }
@@ -591,4 +600,33 @@ func BenchmarkFullEngine(b *testing.B) {
 		s.Forget(s.Now().Add(-time.Minute))
 	}
 	b.ReportMetric(10*float64(b.N)/b.Elapsed().Seconds(), "x-real-time")
+}
+
+// TestCloseSendsAll: what counts as a span is sent, also where the last step ends after the simulation.
+func TestCloseSendsAll(t *testing.T) {
+	for _, name := range Presets() {
+		t.Run(name, func(t *testing.T) {
+			late := 0
+			for seed := range uint64(12) {
+				cfg := preset(t, name, func(c *Config) { c.Seed, c.Engines = seed, 2 })
+				s, err := New(cfg, Workload{}, 40)
+				require.NoError(t, err)
+				exports := s.Advance(cfg.Start.Add(20 * time.Second))
+				exports = append(exports, s.Close()...)
+				spans := spansOf(exports)
+				assert.Len(t, spans, s.Counts().Spans, "seed %d", seed)
+				for _, e := range exports {
+					for _, span := range spansOf([]Export{e}) {
+						assert.False(t, span.EndTimestamp().AsTime().After(e.At), "no span is sent before it has ended")
+					}
+				}
+				for _, span := range spans {
+					if span.EndTimestamp().AsTime().After(s.Now()) {
+						late++
+					}
+				}
+			}
+			assert.Positive(t, late, "no run ended within a step that finished a request")
+		})
+	}
 }

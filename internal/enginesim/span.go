@@ -83,7 +83,8 @@ func newExporter(cfg *Config, engine, instance, process int) *exporter {
 	return x
 }
 
-// run plays the processor up to a moment; flush sends all that has ended by then, as a shutdown does.
+// run plays the processor up to a moment; flush sends all, as a shutdown does: also what ends a little later, because the last step ends after
+// the simulation does, and its requests have finished.
 func (x *exporter) run(until int64, flush bool, send func(Export)) {
 	emit := func(at int64) {
 		for len(x.queue) > 0 {
@@ -91,6 +92,11 @@ func (x *exporter) run(until int64, flush bool, send func(Export)) {
 			at += int64(x.cfg.ExportTime)
 			send(Export{At: time.Unix(0, at).UTC(), Engine: x.engine, Process: x.process, Traces: x.traces(x.queue[:n])})
 			x.queue = slices.Delete(x.queue, 0, n)
+		}
+	}
+	if flush {
+		for _, s := range x.ended {
+			until = max(until, s.end)
 		}
 	}
 	for {

@@ -74,6 +74,10 @@ type StepStats struct {
 	DecodeStep, DecodeGap time.Duration
 	// Batch is the mean number of sequences of those steps.
 	Batch float64
+	// DecodingSteps decode, prompts beside it or not, and are followed at once by another; StepDuration is their mean, which
+	// llm.serving.engine.step.duration estimates.
+	DecodingSteps int
+	StepDuration  time.Duration
 	// PromptTokens is what the window's steps computed.
 	PromptTokens int64
 }
@@ -98,9 +102,12 @@ type Window struct {
 	WaitingMean       float64 `json:"waiting_mean"`
 	WaitingMax        int     `json:"waiting_max"`
 	Steps             int     `json:"steps"`
-	// DecodeStep and HostGap are seconds, nil where no decode step was followed by another.
+	// DecodeStep and HostGap are seconds, of steps that compute no prompt; nil where none was followed by another.
 	DecodeStep *float64 `json:"decode_step,omitempty"`
 	HostGap    *float64 `json:"host_gap,omitempty"`
+	// StepDuration is the mean of DecodingSteps, which may compute prompts as well; seconds, nil where there is none.
+	StepDuration  *float64 `json:"step_duration,omitempty"`
+	DecodingSteps int      `json:"decoding_steps"`
 	// PromptTokens and OutputTokens were computed and made in the window.
 	PromptTokens int64 `json:"prompt_tokens"`
 	OutputTokens int64 `json:"output_tokens"`
@@ -115,7 +122,7 @@ func (t *Truth) Window(a, b int64) Window {
 		Idle: times[Idle].Seconds(), Prefill: times[ForwardPrefill].Seconds(), Decode: times[ForwardDecode].Seconds(),
 		Mixed: times[ForwardMixed].Seconds(), ExecuteHost: times[ExecuteHost].Seconds(),
 		Scheduler: times[Scheduler].Seconds(), HostOther: times[HostOther].Seconds(),
-		Steps: steps.Steps, PromptTokens: steps.PromptTokens, OutputTokens: t.OutputTokens(a, b), Preemptions: t.Preemptions(a, b),
+		Steps: steps.Steps, DecodingSteps: steps.DecodingSteps, PromptTokens: steps.PromptTokens, OutputTokens: t.OutputTokens(a, b), Preemptions: t.Preemptions(a, b),
 	}
 	if d := times.Total(); d > 0 {
 		w.DeviceUtilization = times.Share()
@@ -126,6 +133,10 @@ func (t *Truth) Window(a, b int64) Window {
 	if steps.DecodeStep > 0 {
 		step, gap := steps.DecodeStep.Seconds(), steps.DecodeGap.Seconds()
 		w.DecodeStep, w.HostGap = &step, &gap
+	}
+	if steps.DecodingSteps > 0 {
+		step := steps.StepDuration.Seconds()
+		w.StepDuration = &step
 	}
 	return w
 }
@@ -195,16 +206,21 @@ func (t *Truth) Steps(a, b int64) []Step {
 // StepStats sums up the steps that start in the window.
 func (t *Truth) StepStats(a, b int64) StepStats {
 	var s StepStats
-	var dur, gap, seqs, n int64
+	var dur, gap, seqs, n, decoding int64
 	steps := t.Steps(a, b)
 	for i, st := range steps {
 		s.Steps++
 		s.PromptTokens += int64(st.PromptTokens)
+		followed := i+1 < len(steps) && steps[i+1].Start == st.End
+		if followed && st.Decodes > 0 {
+			s.DecodingSteps++
+			decoding += st.End - st.Start
+		}
 		if st.Prefills > 0 {
 			continue
 		}
 		s.DecodeSteps++
-		if i+1 < len(steps) && steps[i+1].Start == st.End {
+		if followed {
 			n++
 			dur += st.End - st.Start
 			gap += st.End - st.Start - (st.ForwardEnd - st.ForwardStart)
@@ -213,6 +229,9 @@ func (t *Truth) StepStats(a, b int64) StepStats {
 	}
 	if n > 0 {
 		s.DecodeStep, s.DecodeGap, s.Batch = time.Duration(dur/n), time.Duration(gap/n), float64(seqs)/float64(n)
+	}
+	if s.DecodingSteps > 0 {
+		s.StepDuration = time.Duration(decoding / int64(s.DecodingSteps))
 	}
 	return s
 }

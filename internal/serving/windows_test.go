@@ -7,6 +7,7 @@ package serving
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -235,6 +236,9 @@ func TestWindowsOfMixedEngines(t *testing.T) {
 	a.Close()
 	collects = append(collects, tick(a, clock))
 	mixed := windowPoints(collects, finding.Name)["mixed_engines"]
+	// Of the window after the run only the last steps of some engines are known, which tell nothing.
+	end := pcommon.NewTimestampFromTime(result.Now())
+	mixed = slices.DeleteFunc(mixed, func(dp pmetric.NumberDataPoint) bool { return dp.Timestamp() > end })
 	require.NotEmpty(t, mixed)
 	assert.EqualValues(t, 1, mixed[len(mixed)-1].IntValue())
 	if utilization := windowPoints(collects, deviceUtilization.Name)[""]; len(utilization) > 0 {

@@ -15,6 +15,7 @@ import (
 	"math"
 	"os"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,9 +29,15 @@ const simulateLong = `Simulate vLLM engines under load and send the spans they w
 
 --load is relative to what the engines can do at most, which is measured first: 1 is just full.
 
+%s
+The collector cannot see the last two in spans: it is told them as max_num_seqs and kv_cache_tokens, under
+engine of serving_metrics.
+
 The spans go to --endpoint at --speed times the simulated pace, or to --out as OTLP JSON, one request
 a line, at once. --truth writes what the engines really did, one JSON object for each engine and
-window: the seconds in each state, requests running and waiting, steps, tokens, preemptions.
+window: the seconds in each state, requests running and waiting, steps, tokens, preemptions. Its fields are
+described under "The truth file" in cmd/servingctl/README.md; step_duration, not decode_step, is what
+llm.serving.engine.step.duration estimates.
 
 The simulation ends at the present: with --speed 1 it starts now, and times in spans are the times they are
 sent at; faster, and to a file, it started in the past. --start decides otherwise. The same --seed
@@ -55,18 +62,19 @@ type simulateOptions struct {
 	seed                       uint64
 	pooled                     bool
 	sampling, abort            float64
+	clock                      replay.Clock
 }
 
 func newSimulate(std stdio) *cobra.Command {
 	var (
 		target   = replay.Target{UserAgentVersion: version()}
-		o        simulateOptions
+		o        = simulateOptions{clock: replay.RealClock{}}
 		insecure bool
 	)
 	cmd := &cobra.Command{
 		Use:                   "simulate [flags]",
 		Short:                 "Simulate engines under load and send the spans they would send",
-		Long:                  simulateLong,
+		Long:                  fmt.Sprintf(simulateLong, kinds()),
 		Example:               simulateExample,
 		Args:                  cobra.NoArgs,
 		DisableFlagsInUseLine: true,
@@ -86,7 +94,7 @@ func newSimulate(std stdio) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&o.engine, "engine", "v0-default", "kind of engine: "+strings.Join(enginesim.Presets(), ", "))
+	f.StringVar(&o.engine, "engine", "v0-default", "kind of engine, see above")
 	f.IntVar(&o.engines, "engines", 1, "number of engines")
 	f.StringVar(&o.service, "service", "vllm", "service.name of the engines; each one's service.instance.id begins with it")
 	f.BoolVar(&o.pooled, "pooled", false, "the engines share one resource, as data-parallel ranks behind one API server do")
@@ -99,7 +107,7 @@ func newSimulate(std stdio) *cobra.Command {
 	f.Float64Var(&o.sampling, "sampling", 1, "share of requests whose spans are sampled")
 	f.Float64Var(&o.abort, "abort-rate", 0, "share of requests whose client goes away before the end; they have no span")
 	f.StringVar(&o.out, "out", "", "file to write OTLP JSON to instead of sending; \"-\" is the standard output")
-	f.StringVar(&o.truth, "truth", "", "file to write the truth to")
+	f.StringVar(&o.truth, "truth", "", "file to write the truth to; cmd/servingctl/README.md describes its fields")
 	f.DurationVar(&o.window, "truth-window", 10*time.Second, "window of the truth, aligned to whole multiples in Unix time")
 	f.StringVar(&target.Endpoint, "endpoint", "", "where to send to, as host:port or URL (default \"localhost:4317\", \"localhost:4318\" for http)")
 	f.StringVar(&target.Protocol, "protocol", "grpc", "OTLP over \"grpc\" or \"http\"")
@@ -109,6 +117,18 @@ func newSimulate(std stdio) *cobra.Command {
 	f.DurationVar(&target.Timeout, "timeout", 10*time.Second, "how long one request may take")
 	f.DurationVar(&target.RetryTime, "retry-time", 30*time.Second, "how long a request is retried; 0: not at all")
 	return cmd
+}
+
+// kinds is the table of the kinds of engines.
+func kinds() string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "  --engine\twhat it is\tmax_num_seqs\tkv_cache_tokens\n")
+	for _, k := range enginesim.Kinds() {
+		fmt.Fprintf(w, "  %s\t%s\t%d\t%d\n", k.Name, k.About, k.MaxNumSeqs, k.KVTokens)
+	}
+	_ = w.Flush() // a Builder takes all
+	return b.String()
 }
 
 // config is the deployment that the flags ask for.
@@ -150,7 +170,7 @@ func (o *simulateOptions) wall() time.Duration {
 }
 
 func runSimulate(ctx context.Context, std stdio, target replay.Target, o simulateOptions) (err error) {
-	cfg, err := o.config(time.Now())
+	cfg, err := o.config(o.clock.Now())
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
@@ -171,12 +191,12 @@ func runSimulate(ctx context.Context, std stdio, target replay.Target, o simulat
 			return &exitError{exitUsage, err}
 		}
 		defer func() { err = errors.Join(err, failed(file.Close())) }()
-		run.send = func(td ptrace.Traces) error {
+		run.send = func(td ptrace.Traces) (int, error) {
 			line, err := (&ptrace.JSONMarshaler{}).MarshalTraces(td)
 			if err == nil {
 				_, err = file.Write(append(line, '\n'))
 			}
-			return err
+			return 0, err
 		}
 	} else {
 		sender, err := target.Dial(ctx, func(message string) { fmt.Fprintf(std.err, "servingctl: %s\n", message) })
@@ -184,14 +204,8 @@ func runSimulate(ctx context.Context, std stdio, target replay.Target, o simulat
 			return &exitError{exitUsage, err}
 		}
 		defer sender.Close()
-		run.send = func(td ptrace.Traces) error {
-			rejected, err := sender.Send(ctx, td)
-			if err == nil && rejected > 0 {
-				err = fmt.Errorf("the endpoint rejected %d of %d spans", rejected, td.SpanCount())
-			}
-			return err
-		}
-		run.paced = o.speed > 0
+		run.send = func(td ptrace.Traces) (int, error) { return sender.Send(ctx, td) }
+		run.live = true
 	}
 	if o.truth != "" {
 		file, err := create(o.truth, std.out)
@@ -202,6 +216,7 @@ func runSimulate(ctx context.Context, std stdio, target replay.Target, o simulat
 		run.truth = json.NewEncoder(file)
 	}
 
+	fmt.Fprintf(std.err, "servingctl: each %s engine has max_num_seqs %d and kv_cache_tokens %d, which serving_metrics is told under engine\n", cfg.Name, cfg.MaxNumSeqs, cfg.KVTokens)
 	err = run.all(ctx)
 	summary := std.out
 	if o.out == "-" || o.truth == "-" {
@@ -213,7 +228,18 @@ func runSimulate(ctx context.Context, std stdio, target replay.Target, o simulat
 	if stopped := (*signalError)(nil); errors.As(context.Cause(ctx), &stopped) {
 		return stopped
 	}
-	return failed(err)
+	return failed(undelivered(run.sent, n.Spans, err))
+}
+
+// undelivered is err with what did not arrive because of it. Spans that are missing without an error are one.
+func undelivered(sent, made int, err error) error {
+	switch {
+	case sent == made:
+		return err
+	case err == nil:
+		return fmt.Errorf("%d of %d spans were not delivered", made-sent, made)
+	}
+	return fmt.Errorf("%d of %d spans were not delivered: %w", made-sent, made, err)
 }
 
 // failed is the error of work that was begun.
@@ -229,8 +255,9 @@ type simulation struct {
 	sim   *enginesim.Sim
 	o     simulateOptions
 	start time.Time
-	paced bool
-	send  func(ptrace.Traces) error
+	live  bool // spans are sent, not written
+	// send says how many of the spans were rejected.
+	send  func(ptrace.Traces) (rejected int, err error)
 	truth *json.Encoder
 	sent  int
 }
@@ -242,7 +269,7 @@ type truthLine struct {
 }
 
 func (r *simulation) all(ctx context.Context) error {
-	begin, end := time.Now(), r.start.Add(r.o.duration)
+	begin, end := r.o.clock.Now(), r.start.Add(r.o.duration)
 	// The first window that the run covers from its start.
 	window := int64(r.o.window)
 	first := time.Unix(0, (r.start.UnixNano()+window-1)/window*window)
@@ -251,14 +278,8 @@ func (r *simulation) all(ctx context.Context) error {
 		if now.After(end) {
 			now = end
 		}
-		if r.paced {
-			due := begin.Add(time.Duration(float64(now.Sub(r.start)) / r.o.speed))
-			timer := time.NewTimer(time.Until(due))
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-				timer.Stop()
-			}
+		if r.live && r.o.speed > 0 {
+			_ = r.o.clock.Wait(ctx, begin.Add(time.Duration(float64(now.Sub(r.start))/r.o.speed)))
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -274,16 +295,35 @@ func (r *simulation) all(ctx context.Context) error {
 		}
 		r.sim.Forget(first)
 	}
-	return r.deliver(r.sim.Close())
+	// The last step may end after the run, which ends at the present: what it finished is waited for, so that no span is of the future.
+	for _, e := range r.sim.Close() {
+		if late := e.At.Sub(end); r.live && late > 0 {
+			_ = r.o.clock.Wait(ctx, begin.Add(r.o.wall()+late))
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err := r.deliver([]enginesim.Export{e}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (r *simulation) deliver(exports []enginesim.Export) error {
 	for _, e := range exports {
 		n := e.Traces.SpanCount()
-		if err := r.send(e.Traces); err != nil {
-			return err
+		rejected, err := r.send(e.Traces)
+		if err == nil {
+			r.sent += n - min(rejected, n)
+			if rejected > 0 {
+				err = fmt.Errorf("the endpoint rejected %d of %d spans", rejected, n)
+			}
 		}
-		r.sent += n
+		if err != nil {
+			// Requests leave in order: those that follow are not sent either.
+			return fmt.Errorf("from the request of %s on: %w", e.At.Format(time.RFC3339Nano), err)
+		}
 	}
 	return nil
 }

@@ -498,7 +498,7 @@ func TestStop(t *testing.T) {
 }
 
 func TestRealClock(t *testing.T) {
-	c := realClock{}
+	c := RealClock{}
 	require.NoError(t, c.Wait(t.Context(), c.Now().Add(time.Millisecond)))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

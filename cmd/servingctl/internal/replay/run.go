@@ -70,7 +70,7 @@ const (
 // A request that the peer refuses for good is counted, and the next one is sent.
 func Run(ctx context.Context, r *Recording, sender Sender, o Options) Summary {
 	if o.Clock == nil {
-		o.Clock = realClock{}
+		o.Clock = RealClock{}
 	}
 	if o.Progress == nil {
 		o.Progress = func(int) {}
@@ -228,11 +228,14 @@ func (p *player) send(td ptrace.Traces, batch []item) {
 	p.opts.Progress(len(batch))
 }
 
-type realClock struct{}
+// RealClock is the machine's.
+type RealClock struct{}
 
-func (realClock) Now() time.Time { return time.Now() }
+// Now is the present.
+func (RealClock) Now() time.Time { return time.Now() }
 
-func (realClock) Wait(ctx context.Context, t time.Time) error {
+// Wait waits with a timer.
+func (RealClock) Wait(ctx context.Context, t time.Time) error {
 	timer := time.NewTimer(time.Until(t))
 	defer timer.Stop()
 	select {
