@@ -60,6 +60,9 @@ func TestStopped(t *testing.T) {
 	assert.Equal(t, NoVerdict, d.Verdict)
 	assert.Equal(t, "No request has finished since 09:03:00 UTC, when about 250 ran and 150 waited: the engine hangs or was stopped, or its spans are lost.", d.Sentence)
 	assert.InDelta(t, 120, d.Evidence[0].Value, 0)
+	in := stoppedInput(12)
+	(&Input{Windows: in.Windows[18:20]}).with(figures{timeline.RunningMean: 3, timeline.Completeness: .9})
+	assert.Contains(t, evaluateDefault(in).Sentence, "when about 250 ran and 150 waited", "not of a window after the end, of which enough was seen")
 	assert.NotEmpty(t, d.Actions)
 }
 

@@ -80,6 +80,7 @@ func TestVerdictsOfABacklog(t *testing.T) {
 func TestReport(t *testing.T) {
 	_, result, a, clock := simulated(t, "v0-default", 0.6, 12*time.Minute, func(c *Config) {
 		withSummary(c)
+		c.Engine.KVCacheTokens = 1 << 20
 		c.SLO = SLOConfig{TTFT: time.Second, TPOT: 100 * time.Millisecond}
 	})
 	now := clock.clock().Wall()
@@ -91,6 +92,7 @@ func TestReport(t *testing.T) {
 	assert.InDelta(t, 1, *source.Objectives.TTFT, 1e-9)
 	assert.Nil(t, source.Objectives.E2E)
 	assert.Equal(t, 256, source.MaxNumSeqs)
+	assert.Equal(t, 1<<20, source.KVCacheTokens)
 
 	engines := a.Engines(now)
 	require.Len(t, engines, 1)
@@ -217,6 +219,21 @@ func TestReportStatuses(t *testing.T) {
 
 	clock.advance(10 * time.Minute) // and nobody collects
 	assert.Equal(t, summary.StatusStale, status().Status)
+}
+
+// An engine with a queue that stops is not idle, and not too little seen either.
+func TestReportOfAStoppedEngine(t *testing.T) {
+	_, _, a, clock := simulated(t, "v1", 1.3, 12*time.Minute, withSummary)
+	for range 6 * 60 / 15 {
+		clock.advance(15 * time.Second)
+		a.Take()
+	}
+	engines := a.Engines(clock.clock().Wall())
+	require.Len(t, engines, 1)
+	d := &engines[0].Diagnosis
+	assert.Equal(t, diagnosis.NoVerdict.String(), d.Verdict)
+	assert.Equal(t, diagnosis.CauseStopped, d.Cause, d.Sentence)
+	assert.Regexp(t, `^No request has finished since \d\d:\d\d:\d\d UTC, when about 25\d ran and \d{3,} waited: `, d.Sentence)
 }
 
 // Names are whatever a sender wrote: what drives a terminal or turns letters around does not get into the report.

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/otelcol-serving/otelcol-serving/internal/diagnosis"
 	"github.com/otelcol-serving/otelcol-serving/internal/summary"
 )
 
@@ -203,6 +204,19 @@ func TestAge(t *testing.T) {
 	} {
 		assert.Equal(t, want, strings.ReplaceAll(age(&e), nbsp, " "))
 	}
+}
+
+// An engine without requests goes on without work, unless they only stopped finishing.
+func TestNoticeOfIdle(t *testing.T) {
+	notice := func(cause string) string {
+		r := summary.EngineReport{Engine: summary.Engine{Status: summary.StatusIdle}}
+		r.Engine.Diagnosis.Finding = summary.Finding{Verdict: diagnosis.NoVerdict.String(), Cause: cause}
+		var v engineView
+		v.status(&r, &summary.Source{})
+		return v.Notice
+	}
+	assert.NotEmpty(t, notice(""))
+	assert.Empty(t, notice(diagnosis.CauseStopped))
 }
 
 // A report without anything in it makes pages.
