@@ -163,15 +163,19 @@ func TestIngestCollectReloadShutdown(t *testing.T) {
 	current.Load().end(t)
 
 	require.Greater(t, len(lives), 3, "reloads")
-	recorded, duplicates, dropped, lost := int64(0), int64(0), int64(0), int64(0)
+	recorded, duplicates, dropped, lost, said := int64(0), int64(0), int64(0), int64(0), 0
 	for i, l := range lives {
 		stats, own := l.Stats(), l.counted()
 		// The output that stops last gets all that was recorded, once, but for what Merge says it left out; the other
 		// may lack what came after its own end, but nothing from before it.
 		most, least := max(l.downstream[0].counted(), l.downstream[1].counted()), min(l.downstream[0].counted(), l.downstream[1].counted())
 		assert.LessOrEqual(t, most, own, "life %d", i)
-		assert.LessOrEqual(t, own, most+stats.Lost, "life %d", i)
-		assert.LessOrEqual(t, l.atEnd, least+stats.Lost, "life %d", i)
+		if l.logs.FilterMessageSnippet("is lost").Len() > 0 {
+			said++ // its shutdown would not wait longer: on a machine that stood still, 3 s pass without it
+		} else {
+			assert.LessOrEqual(t, own, most+stats.Lost, "life %d", i)
+			assert.LessOrEqual(t, l.atEnd, least+stats.Lost, "life %d", i)
+		}
 		lost += stats.Lost
 		recorded += own
 		duplicates += stats.Duplicates
@@ -182,4 +186,5 @@ func TestIngestCollectReloadShutdown(t *testing.T) {
 	t.Logf("%d lives, %d requests and %d again: %d counted, %d recognised as resent, %d too late, %d left out", len(lives), sent.Load(), resent.Load(), recorded, duplicates, dropped, lost)
 	assert.Equal(t, sent.Load()+resent.Load(), recorded+duplicates+dropped)
 	assert.Positive(t, duplicates)
+	assert.LessOrEqual(t, said, len(lives)/10, "lives that lost something and said so")
 }
